@@ -72,11 +72,7 @@ def acceptance_seen(found: Mapping[str, Any], settings: Mapping[str, Any]) -> di
         "node": settings["node"],
         "roles": settings["roles"],
         "pins": settings["pins"],
-        "driver": driver,
-        "installed": found,
-        "apt_keys": found["apt_keys"],
-        "moved_aside": found.get("moved_aside", []),
-        "certificates": found["certificates"],
+        "reading": found,
     }
 
 

@@ -29,13 +29,17 @@ class Remedy:
         return {"settings": dict(self.settings), **({"host": dict(self.host)} if self.host else {})}
 
 
+_OPTIONAL = ("answers", "remedies", "commands")
+
+
 @dataclass(frozen=True)
 class Problem:
     """A problem; ``kind`` identifies it for programs and does not change with the wording.
 
     ``where`` is the variable, file or device to check. ``host`` is empty if the whole cluster is concerned, ``gpu`` (a
     UUID) if no single GPU is. ``answers`` are variables and values that keep the existing state and prevent this
-    problem. ``remedies`` are changes that prevent it, the best one first.
+    problem. ``remedies`` are changes that prevent it, the best one first. ``commands`` are those in ``do``, in their
+    order.
     """
 
     kind: str
@@ -47,17 +51,18 @@ class Problem:
     gpu: str = ""
     answers: tuple[tuple[str, str], ...] = ()
     remedies: tuple[Remedy, ...] = ()
+    commands: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """Return a dictionary; empty ``gpu``, ``answers`` and ``remedies`` are omitted."""
+        """Return a dictionary; empty ``gpu``, ``answers``, ``remedies`` and ``commands`` are omitted."""
         remedies = [remedy.fields() for remedy in self.remedies]
-        fields = {**asdict(self), "answers": dict(self.answers), "remedies": remedies}
-        return {key: value for key, value in fields.items() if value or key not in ("gpu", "answers", "remedies")}
+        fields = {**asdict(self), "answers": dict(self.answers), "remedies": remedies, "commands": list(self.commands)}
+        return {key: value for key, value in fields.items() if value or key not in ("gpu", *_OPTIONAL)}
 
-    def entry(self) -> dict[str, str]:
+    def entry(self) -> dict[str, Any]:
         """Return the fields as in a report of acceptance, where ``what`` is called cause."""
-        fields = {key: value for key, value in asdict(self).items() if key not in ("answers", "remedies")}
-        return {"cause": fields.pop("what"), **fields}
+        fields = {key: value for key, value in asdict(self).items() if key not in _OPTIONAL}
+        return {"cause": fields.pop("what"), **fields, **({"commands": list(self.commands)} if self.commands else {})}
 
 
 def read(entry: Mapping[str, Any]) -> Problem:
@@ -66,7 +71,28 @@ def read(entry: Mapping[str, Any]) -> Problem:
     kind, what, where, why, do, host, gpu = (
         known.get(key, "") for key in ("kind", "cause", "where", "why", "do", "host", "gpu")
     )
-    return Problem(kind, what, where, why, do, host, gpu)
+    listed = entry.get("commands")
+    commands = [each for each in listed if isinstance(each, str) and each in do] if isinstance(listed, list) else []
+    return Problem(kind, what, where, why, do, host, gpu, commands=tuple(filter(None, commands)))
+
+
+def make_problem(kind: str, what: str, where: str, why: str, do: str, host: str = "", gpu: str = "") -> Problem:
+    """Return a problem whose commands are between backticks in the given ``do``."""
+    plain, commands = split_commands(do)
+    return Problem(kind, what, where, why, plain, host, gpu, commands=commands)
+
+
+def split_commands(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a text without its backticks, and the commands that they enclosed."""
+    parts = text.split("`")
+    return "".join(parts), tuple(parts[1::2])
+
+
+def mark_commands(text: str, commands: Iterable[str]) -> str:
+    """Enclose these commands in backticks, where they occur."""
+    for command in commands:
+        text = text.replace(command, f"`{command}`")
+    return text
 
 
 def together(entries: Iterable[Mapping[str, Any]]) -> list[Problem]:

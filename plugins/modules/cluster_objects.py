@@ -17,7 +17,7 @@ author:
   - The gpulab.kubernetes maintainers (@gpulab)
 options:
   kubeconfig:
-    description: Kubeconfig file of the cluster.
+    description: Kubeconfig file of the cluster. Empty in check mode if there is no cluster yet.
     type: path
     required: true
   definitions:

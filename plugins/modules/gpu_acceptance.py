@@ -251,6 +251,11 @@ report:
         do:
           description: How to fix it.
           type: str
+        commands:
+          description: Commands in RV(report.problems[].do), in their order.
+          returned: if there are any
+          type: list
+          elements: str
     warnings:
       description: GPUs that a host had at an earlier verification, in the same form as RV(report.problems).
       type: list

@@ -18,7 +18,7 @@ description:
     as the cluster's DNS, could not be scheduled on any node.
 options:
   kubeconfig:
-    description: Kubeconfig file of the cluster.
+    description: Kubeconfig file of the cluster. Empty in check mode if there is no cluster yet.
     type: path
     required: true
   nodes:

@@ -27,8 +27,6 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import 
     join_command,
     kubeconfig,
     tokens,
-    upgrade_plan,
-    version,
     x509,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi import facts
@@ -43,8 +41,6 @@ READERS: list[tuple[str, Reader]] = [
     ("kubeadm join command", join_command.join_command),
     ("kubeadm tokens", tokens.tokens),
     ("kubeadm certificates", lambda text: certs.expiration(text, EPOCH)),
-    ("kubeadm version", version.version),
-    ("kubeadm upgrade plan", upgrade_plan.upgrade_plan),
     ("kubeconfig", kubeconfig.read_kubeconfig),
     ("certificates", x509.certificates),
     ("containerd configuration", lambda text: config.merge([config.parse("it", text)])),

@@ -90,6 +90,24 @@ def test_every_task_that_uses_the_api_has_a_kubeconfig() -> None:
     assert {task for task, *_found in reached} == {task for task in WRITTEN if task[2] in GROUP}
 
 
+def delegated(entries: list[dict[str, Any]], above: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield each task that runs on another machine than its host, with its ansible_become."""
+    for entry in entries:
+        known = {**above, **entry, "vars": {**above.get("vars", {}), **(entry.get("vars") or {})}}
+        if known.keys() & {"delegate_to"} and not entry.keys() & {*PARTS, *CALLS}:
+            yield f"{entry['name']}: {known['delegate_to']}", known["vars"].get("ansible_become")
+        for part in PARTS:
+            yield from delegated(entry.get(part) or [], known)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_task_becomes_root_on_the_controller(path: Path) -> None:
+    """An inventory's ansible_become applies to the controller, too, and overrides the keyword become, but not vars."""
+    here = ("localhost", "{{ cluster_api_delegate }}")
+    found = [(task, become) for task, become in delegated(load(path), {}) if task.endswith(here)]
+    assert [task for task, become in found if become is not False] == []
+
+
 CHANGE_NODES = {"node_maintenance", "gpu_isolation", "gpu_sharing"}
 OPEN = {"open", "with_api"}
 # These read the nodes anyway, and node_pools checks them; the report changes nothing.

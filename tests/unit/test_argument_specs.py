@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -95,3 +96,25 @@ def test_a_default_has_its_type_and_is_one_of_its_choices(role: str) -> None:
             assert isinstance(default, TYPES[kind]), f"{name}: {default!r} is no {kind}"
         for each in default if kind == "list" else [default]:
             assert each in option.get("choices", [each]), f"{name}: {each!r} is not a choice"
+
+
+# A play that doesn't load a role repeats the defaults of the role's settings.
+REPEATED = re.compile(r"\b(\w+) \| default\('([^']*)'\)")
+# Deliberately empty: before the facts are read, preflight has no node network to compare.
+EMPTY = {"cluster_node_name", "cluster_node_address", "cluster_pod_network"}
+
+
+def test_a_repeated_default_is_the_default_of_the_role() -> None:
+    defaults = {name: option.get("default") for role in ROLES for name, option in options_of(role).items()}
+    paths = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.*") if path.is_file()]
+    found = {
+        (name, default)
+        for path in paths
+        for name, default in REPEATED.findall(path.read_text())
+        if name in defaults and (default or name not in EMPTY)
+    }
+    assert len(found) > 8
+    # If a default depends on other settings, its last value is compared.
+    assert [(name, default) for name, default in sorted(found) if not str(defaults[name]).endswith(default)] == [
+        ("nvidia_driver_root", "/")
+    ]

@@ -331,13 +331,6 @@ CAMPAIGNS: dict[str, Campaign] = {
     "kubeadm certs check-expiration": Campaign(
         through("module_utils._kubeadm.certs.expiration", NOW), [kubeadm_texts.certs_json(), kubeadm_texts.CERTS_TABLE]
     ),
-    "kubeadm upgrade plan": Campaign(
-        named("module_utils._kubeadm.upgrade_plan.upgrade_plan"), [kubeadm_texts.PLAN, kubeadm_texts.PLAN_YAML]
-    ),
-    "kubeadm version": Campaign(
-        named("module_utils._kubeadm.version.version"),
-        [kubeadm_texts.version_plain(), kubeadm_texts.version_json(), kubeadm_texts.VERSION_YAML],
-    ),
     "kubeconfig on a host": Campaign(
         named("module_utils._kubeadm.kubeconfig.read_kubeconfig"), [KUBECONFIG, KUBECONFIG_YAML, KUBECONFIG_FLOW]
     ),
@@ -345,7 +338,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         named("module_utils._cluster.kubeconfig.read"), [KUBECONFIG, KUBECONFIG_YAML]
     ),
     "kubeconfig of a host in a playbook": Campaign(
-        named("filter.safe_kubeconfig.safe_kubeconfig"), [KUBECONFIG, KUBECONFIG_YAML]
+        named("filter.kubeconfig.safe_kubeconfig"), [KUBECONFIG, KUBECONFIG_YAML]
     ),
     "certificates": Campaign(
         lambda text: [
@@ -396,29 +389,29 @@ CAMPAIGNS: dict[str, Campaign] = {
     "configuration of containerd without secrets": Campaign(
         named("module_utils._containerd.files.masked"), [CONTAINERD]
     ),
-    "configuration of containerd": Campaign(named("filter.containerd_config.containerd_config"), [CONTAINERD]),
+    "configuration of containerd": Campaign(named("filter.containerd.containerd_config"), [CONTAINERD]),
     "state of containerd": Campaign(
-        lambda text: named("filter.containerd_state.containerd_state")([{"path": "/etc/c", "text": text}]), [CONTAINERD]
+        lambda text: named("filter.containerd.containerd_state")([{"path": "/etc/c", "text": text}]), [CONTAINERD]
     ),
     "table of NFS exports": Campaign(
-        through("filter.nfs_export_differences.nfs_export_differences", "/srv/cache", "/srv/cache 10.0.0.1(rw,sync)"),
+        through("filter.storage.nfs_export_differences", "/srv/cache", "/srv/cache 10.0.0.1(rw,sync)"),
         [ETAB],
     ),
     "page of a report": Campaign(
-        through("filter.report_page.report_page", TEMPLATES),
+        through("filter.report.report_page", TEMPLATES),
         [report_samples.well(), report_samples.ill(), report_samples.hostile()],
     ),
     "JUnit XML of a report": Campaign(
-        named("filter.report_junit.report_junit"), [report_samples.well(), report_samples.ill()]
+        named("filter.report.report_junit"), [report_samples.well(), report_samples.ill()]
     ),
     "metrics of a report": Campaign(
-        named("filter.report_metrics.report_metrics"), [report_samples.well(), report_samples.ill()]
+        named("filter.report.report_metrics"), [report_samples.well(), report_samples.ill()]
     ),
     "summary of a report": Campaign(
-        named("filter.report_summary.report_summary"), [report_samples.well(), report_samples.measured()]
+        named("filter.report.report_summary"), [report_samples.well(), report_samples.measured()]
     ),
     "state of a report": Campaign(
-        through("filter.report_state.report_state", {}, {}), [report_samples.well(), report_samples.ill()]
+        through("filter.report.report_state", {}, {}), [report_samples.well(), report_samples.ill()]
     ),
     "maintenance record of a node": Campaign(
         lambda text: named("module_utils._cluster.maintenance.ended")("driver-upgrade", node("driver-upgrade", text)),

@@ -234,7 +234,10 @@ def _device(value: Any) -> Entry:
 
 def _problems(entry: Mapping[str, Any]) -> list[Entry]:
     found = [_problem.read(_object(each)).entry() for each in _list(entry, "problems", _COUNT)[:_PROBLEMS]]
-    return [{key: _short(text) for key, text in each.items()} for each in found]
+    return [
+        {key: _short(value) if isinstance(value, str) else [*map(_short, value)] for key, value in each.items()}
+        for each in found
+    ]
 
 
 def _versioned(value: Any) -> Entry:

@@ -8,26 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from .._nvidia_smi.faults import DO_RESET
-from .._problem import Problem
+from .._nvidia_smi.faults import COMMANDS, DO_RESET
+from .._problem import Problem, make_problem, mark_commands
 
 UNOFFERED = "gpus_not_allocatable"
 IMAGE = "image_not_pulled"
 POD_FAILED = "pod_failed"
-PROVE = "Then verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
-SITE = "ansible-playbook gpulab.kubernetes.site -i INVENTORY"
+PROVE = "Then verify it: `ansible-playbook gpulab.kubernetes.verify -i INVENTORY`."
+SITE = "`ansible-playbook gpulab.kubernetes.site -i INVENTORY`"
 _FIX = f"Fix the reported problem. {PROVE}"
 _GPU = "Check nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot the host when its pods may be stopped."
-_PLUGIN = "Check the device plugin's pod on this node (kubectl logs), and delete the pod to restart it."
+_PLUGIN = "Check the device plugin's pod on this node (`kubectl logs`), and delete the pod to restart it."
 
-# Kind -> remedy; HOST stands for the name of the node.
+# Kind -> remedy, with its commands in backticks; HOST stands for the name of the node.
 REMEDIES = {
     "node_missing": f"Join it: {SITE}. If its name in the cluster differs, set cluster_node_name.",
     "node_not_ready": (
-        f"On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. Then run: {SITE}."
+        f"On the host: `systemctl status kubelet containerd`, `journalctl -u kubelet -n 50`. Then run: {SITE}."
     ),
     "host_silent": (
-        "Check that the host is up and reachable through SSH: ansible HOST -m ping -i INVENTORY. Then run again."
+        "Check that the host is up and reachable through SSH: `ansible HOST -m ping -i INVENTORY`. Then run again."
     ),
     "driver_not_ok": f"Follow what nvidia-smi reports. Then install and load the driver: {SITE}.",
     "gpu_count_differs": "Check lspci -d 10de: and dmesg on the host; correct cluster_expected_gpus if it is wrong.",
@@ -37,7 +37,7 @@ REMEDIES = {
     ),
     "gpu_not_visible": _GPU,
     "gpu_not_listed": _GPU,
-    "gpu_not_given": f"Check the device plugin's pod on this node (kubectl logs), and which pods hold GPUs. {PROVE}",
+    "gpu_not_given": f"Check the device plugin's pod on this node (`kubectl logs`), and which pods hold GPUs. {PROVE}",
     UNOFFERED: _PLUGIN,
     "sharing_differs": f"Fix the reported problem, or apply nvidia_device_plugin_sharing: {SITE}.",
     "containerd_conflict": (
@@ -59,8 +59,8 @@ REMEDIES = {
         "Check that the pod network's ports (flannel: UDP 8472) are open between these nodes, and check its pods. "
         f"{PROVE}"
     ),
-    "service_not_reached": f"Check kube-proxy's pod on this node (kubectl --namespace kube-system logs). {PROVE}",
-    "dns_not_reached": f"Check the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
+    "service_not_reached": f"Check kube-proxy's pod on this node (`kubectl --namespace kube-system logs`). {PROVE}",
+    "dns_not_reached": f"Check the pods of the cluster's DNS (`kubectl --namespace kube-system get pods`). {PROVE}",
 }
 
 # Messages of CUDA, NVML or the kernel in a pod or the device plugin -> remedy more specific than the kind's.
@@ -68,8 +68,8 @@ _WORDS = (
     (
         r"system not yet initialized|SystemNotReady|SYSTEM_NOT_READY|\berror(?: code)?[ =:(]{1,3}802\b",
         "The NVSwitches that connect the GPUs are not set up. On the host, nvidia-fabricmanager must run in the "
-        f"version of the driver (systemctl status nvidia-fabricmanager); install both: {SITE}. A system with NVLink 5 "
-        f"also needs nvlsm. {PROVE}",
+        f"version of the driver (`systemctl status nvidia-fabricmanager`); install both: {SITE}. A system with NVLink "
+        f"5 also needs nvlsm. {PROVE}",
     ),
     (
         r"too many open files",
@@ -91,7 +91,7 @@ _WORDS = (
         f"docs/troubleshooting.md. {PROVE}",
     ),
     (r"ERR_NVGPUCTRPERM", "Only administrators may read the GPU's performance counters: see docs/troubleshooting.md."),
-    (r"uncorrectable (?:NVLink|ECC) error|ECC uncorrectable", f"{DO_RESET} {PROVE}"),
+    (r"uncorrectable (?:NVLink|ECC) error|ECC uncorrectable", f"{mark_commands(DO_RESET, COMMANDS)} {PROVE}"),
 )
 
 # Kinds of problems that are not evidence about GPUs and their driver.
@@ -114,4 +114,4 @@ def inconclusive(entries: Iterable[Mapping[str, str]]) -> bool:
 
 def problem(kind: str, host: str, what: str, gpu: str = "", where: str = "", do: str = "") -> Problem:
     """Return a problem of a kind in REMEDIES. ``do`` replaces the kind's remedy with a more specific one."""
-    return Problem(kind, what, where, "", do or REMEDIES[kind].replace("HOST", host), host, gpu)
+    return make_problem(kind, what, where, "", do or REMEDIES[kind].replace("HOST", host), host, gpu)

@@ -36,7 +36,7 @@ from .target import (
 
 _STAYS = (
     "This persists until the plugin restarts: when nvidia-smi shows that the GPU is healthy, run "
-    "kubectl --namespace {namespace} delete pod {name}"
+    "`kubectl --namespace {namespace} delete pod {name}`"
 )
 # gpu-feature-discovery reads the GPUs once a minute.
 _LABELLING = 90

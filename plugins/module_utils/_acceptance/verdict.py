@@ -10,7 +10,8 @@ from typing import Any
 
 from .._cluster import objects
 from .._cluster.isolation import isolation
-from .._problem import Problem
+from .._nvidia_smi.faults import COMMANDS
+from .._problem import Problem, mark_commands
 from .._words import counted
 from .problems import IMAGE, POD_FAILED, SITE, UNOFFERED, find_remedy, problem
 from .run import PodProof
@@ -155,7 +156,7 @@ def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
     if host.state == SILENT:
         found.append(problem("host_silent", name, host.complaint))
     elif host.wanted and host.state != "ok":
-        do = host.advice and f"{host.advice} Then install and load the driver: {SITE}."
+        do = host.advice and f"{mark_commands(host.advice, COMMANDS)} Then install and load the driver: {SITE}."
         found.append(problem("driver_not_ok", name, f"nvidia-smi: {host.complaint or host.state}", do=do))
     if host.expected is not None and host.expected != host.pci:
         cause = f"{host.pci} of {host.expected} expected GPUs are on the PCI bus"

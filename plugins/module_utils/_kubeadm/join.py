@@ -39,7 +39,8 @@ _REGISTRATION = 300.0
 class Wanted:
     """The cluster to join. ``config`` is a whole JoinConfiguration in YAML, else one is made of the rest.
 
-    ``discovery`` is the kubeconfig that ``config`` names, if it does.
+    The role gives ``config``; whoever calls the module alone needs no template. ``discovery`` is the kubeconfig that
+    ``config`` names, if it does.
     """
 
     host: str | None

@@ -40,6 +40,12 @@ DO_LICENSE = (
     "has a free license. Without a license a vGPU is slowed down, and CUDA programs may fail after a while."
 )
 
+# Commands in the advice about GPUs and their driver.
+COMMANDS = (
+    *("nvidia-smi --gpu-reset", "nvidia-smi nvlink --status", "nvidia-smi -q"),
+    *("systemctl status nvidia-gridd", "journalctl -u nvidia-gridd", "dkms status"),
+)
+
 # Kind -> advice.
 REMEDIES = {
     LOST: DO_REBOOT,

@@ -9,10 +9,13 @@ from typing import Any
 
 from .._cluster.api import Api
 from .._cluster.manifests import apply
+from .._cluster.objects import words
 
 
 def ensure(module: Any) -> dict[str, Any]:
     params = module.params
+    if module.check_mode and not params["kubeconfig"]:
+        return {"changed": True, "changes": [words(body) for body in params["definitions"]]}
     changes = apply(Api(params["kubeconfig"]), params["definitions"], params["field_manager"], module.check_mode)
     sides = {
         side: {change.name: getattr(change, side) for change in changes if getattr(change, side)}

@@ -43,6 +43,9 @@ def ensure(module: Any) -> dict[str, Any]:
             f"Error while sorting the nodes into pools: node {', '.join(twice)} is listed more than once. Nothing was "
             "changed."
         )
+    # At least the host of each node is recorded.
+    if module.check_mode and not module.params["kubeconfig"]:
+        return {"changed": True, "changes": {}}
     changes = ensure_pools(Api(module.params["kubeconfig"]), wishes, claims, module.check_mode, module.warn)
     sides = {
         side: json.dumps({node: change[side] for node, change in changes.items()}, indent=2) + "\n"

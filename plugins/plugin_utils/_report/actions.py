@@ -11,8 +11,8 @@ from typing import Any
 
 from ...module_utils._acceptance.problems import PROVE, SITE
 from ...module_utils._files import ASIDE
-from ...module_utils._nvidia_smi.faults import DO_LOOK
-from ...module_utils._problem import Problem, read, together
+from ...module_utils._nvidia_smi.faults import COMMANDS, DO_LOOK
+from ...module_utils._problem import Problem, make_problem, mark_commands, read, split_commands, together
 from ...module_utils._words import counted
 from .certificates import renewal
 from .drift import Row
@@ -49,15 +49,18 @@ class Action:
     severity: str
     problem: Problem
 
-    def fields(self) -> dict[str, str]:
+    def fields(self) -> dict[str, Any]:
         own = {"problem": self.problem.kind, "kind": self.kind, "severity": self.severity}
         return {"gpu": "", **self.problem.fields(), **own}
 
 
-def listed(report: Report) -> list[dict[str, str]]:
+def listed(report: Report) -> list[dict[str, Any]]:
     """Return the actions of a stored report, or its problems if it was written without a list of actions."""
     if "actions" in report:
-        return [{key: text(each.get(key)) for key in _FIELDS} for each in dictionaries(report["actions"])]
+        return [
+            {**{key: text(each.get(key)) for key in _FIELDS}, "commands": texts(each.get("commands"))}
+            for each in dictionaries(report["actions"])
+        ]
     problems = map(read, dictionaries(report["problems"]))
     return [Action("", ERROR, each).fields() for each in problems]
 
@@ -78,46 +81,47 @@ def actions(report: Report, certificate_days: int) -> list[Action]:
 
 
 def api_unread(failure: str) -> Problem:
-    do = "On the control plane: systemctl status kubelet, crictl ps -a --name kube-apiserver. Then run again."
-    return Problem(API_UNREAD, f"the API could not be read: {failure}", "", "", do)
+    do = "On the control plane: `systemctl status kubelet`, `crictl ps -a --name kube-apiserver`. Then run again."
+    return make_problem(API_UNREAD, f"the API could not be read: {failure}", "", "", do)
 
 
 def _of_problem(problem: Problem) -> Action:
     kind = "api" if problem.kind == API_UNREAD else "unproven"
-    return Action(kind, ERROR, problem if problem.do else replace(problem, do=_OTHERWISE))
+    do, commands = split_commands(_OTHERWISE)
+    return Action(kind, ERROR, problem if problem.do else replace(problem, do=do, commands=commands))
 
 
 def _action(kind: str, severity: str, problem: str, host: str, what: str, do: str, gpu: str = "") -> Action:
-    return Action(kind, severity, Problem(problem, what, "", "", do, host, gpu))
+    return Action(kind, severity, make_problem(problem, what, "", "", do, host, gpu))
 
 
 def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:
     if entry.get("reachable") is False:
         name = text(entry.get("inventory_name")) or host
-        do = f"Check that the host is up and reachable through SSH: ansible {name} -m ping -i INVENTORY."
+        do = f"Check that the host is up and reachable through SSH: `ansible {name} -m ping -i INVENTORY`."
         failure = text(entry.get("failure")) or "the host could not be reached"
         yield _action("unreachable", ERROR, "host_unreachable", host, failure, do)
         return
     for device in dictionaries(entry.get("devices")):
         if device.get("healthy") is False:
             what = f"{_gpu(device)} is unhealthy: {'; '.join(texts(device.get('health'))) or 'no reason given'}"
-            do, gpu = " ".join(texts(device.get("advice"))) or DO_LOOK, text(device.get("uuid"))
+            do = mark_commands(" ".join(texts(device.get("advice"))) or DO_LOOK, COMMANDS)
+            gpu = text(device.get("uuid"))
             yield _action("unhealthy", ERROR, "gpu_unhealthy", host, what, f"{do} {PROVE}", gpu)
     open_ones = [_gpu(device) for device in dictionaries(entry.get("devices")) if device.get("state") == "unproven"]
     if open_ones:
         what = f"no verification covers {', '.join(open_ones)}"
-        do = "Verify it: ansible-playbook gpulab.kubernetes.verify -i INVENTORY."
+        do = "Verify it: `ansible-playbook gpulab.kubernetes.verify -i INVENTORY`."
         yield _action("unproven", ERROR, "gpu_unproven", host, what, do)
     for row in dictionaries(entry.get("versions")):
         if row.get("drift") is True:
             difference = Row(text(row.get("component")), text(row.get("wanted")), text(row.get("found")))
-            yield _action(
-                "drift", WARNING, "version_differs", host, difference.text, text(row.get("advice")) or _OTHERWISE
-            )
+            do = mark_commands(text(row.get("advice")) or _OTHERWISE, texts(row.get("commands")))
+            yield _action("drift", WARNING, "version_differs", host, difference.text, do)
     yield from _isolation(host, entry)
     if text(entry.get("xids_failure")):
         what = f"the kernel log could not be read: {text(entry['xids_failure'])}"
-        do = "Without it, errors of GPUs (Xids) are unknown. On the host, check: journalctl -k."
+        do = "Without it, errors of GPUs (Xids) are unknown. On the host, check: `journalctl -k`."
         yield _action("xids", WARNING, "kernel_log_unread", host, what, do)
     yield from _certificates(host, entry, certificate_days)
     for moment in texts(entry.get("moved_aside")):
@@ -125,7 +129,7 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
         what = (
             f"files of an earlier attempt to form a cluster, perhaps with CA keys, are in {ASIDE}{moment} since {since}"
         )
-        do = f"If no one needs them, remove them on {host}: sudo rm -r {ASIDE}{moment}"
+        do = f"If no one needs them, remove them on {host}: `sudo rm -r {ASIDE}{moment}`"
         yield _action("aside", WARNING, "files_moved_aside", host, what, do)
 
 
@@ -136,14 +140,14 @@ def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:
     name = text(entry.get("inventory_name")) or host
     back = f"ansible-playbook gpulab.kubernetes.isolate_gpu -i INVENTORY -e gpu_isolation_state=returned --limit {name}"
     what = f"no new GPU pods since {text(isolated.get('since'))}: {text(isolated.get('reason'))}"
-    do = f"When it is repaired, verify it and end its isolation: {back}"
+    do = f"When it is repaired, verify it and end its isolation: `{back}`"
     yield _action("isolated", WARNING, "node_isolated", host, what, do)
 
 
 def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> Iterator[Action]:
     if text(entry.get("certificates_failure")):
         what = f"the certificates could not be read: {text(entry['certificates_failure'])}"
-        do = "On the host: kubeadm certs check-expiration."
+        do = "On the host: `kubeadm certs check-expiration`."
         yield _action("certificate", WARNING, "certificates_unread", host, what, do)
     renewable: dict[int, list[str]] = {}
     for each in dictionaries(entry.get("certificates")):

@@ -33,12 +33,12 @@ _KUBERNETES = "/etc/kubernetes/"
 
 
 def renewal(host: str, names: Collection[str]) -> str:
-    """Return how to renew the certificates with these names on the control plane ``host``."""
+    """Return how to renew the certificates with these names on the control plane ``host``, commands in backticks."""
     which = next(iter(names)) if len(names) == 1 else "all"
     pods = sorted({pod for name in names for pod in _READERS.get(name, _ALL)})
-    parts = [f"On {host}: sudo kubeadm certs renew {which}."]
+    parts = [f"On {host}: `sudo kubeadm certs renew {which}`."]
     if pods:
-        parts.append(f"Then restart the static pods that use it: {restart(pods)}.")
+        parts.append(f"Then restart the static pods that use it: `{restart(pods)}`.")
     if "admin.conf" in names:
         parts.append(f"Then save the new kubeconfig: {SITE}. Give it to everyone who has a copy of the old one.")
     return " ".join(parts)

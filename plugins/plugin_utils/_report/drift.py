@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ...module_utils._acceptance.problems import SITE
+from ...module_utils._problem import split_commands
 from .._driver.fit import AUTO
 from .._driver.version import pinned
 from .._preflight.existing import kept_version
 
 _VERSION = f"Install it: {SITE}. Or set the variable of this version to the installed version."
 _FILE = f"Restore it; the changed file is kept next to it: {SITE}."
-_UPGRADE = "Install the same version on all nodes: ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY."
+_UPGRADE = "Install the same version on all nodes: `ansible-playbook gpulab.kubernetes.upgrade_driver -i INVENTORY`."
 _SWAP = f"Turn it off: {SITE}. If a script runs swapon, remove that line; otherwise, swap is on again after a reboot."
 _ANY = "a version in the table"
 _HOLD = f"Without a hold, apt may change the version. Restore it: {SITE}."
@@ -27,20 +28,29 @@ _EPOCH = re.compile(r"^\d+:")
 
 @dataclass(frozen=True)
 class Row:
-    """A comparison; with ``drift``, ``advice`` says what to do."""
+    """A comparison; with ``drift``, ``advice`` says what to do.
+
+    Backticks in the given ``advice`` enclose commands. They are removed, and ``commands`` lists what they enclosed.
+    """
 
     component: str
     wanted: str
     found: str
     drift: bool = True
     advice: str = ""
+    commands: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        advice, commands = split_commands(self.advice)
+        object.__setattr__(self, "advice", advice)
+        object.__setattr__(self, "commands", commands)
 
     @property
     def text(self) -> str:
         return f"{self.component}: expected {self.wanted}, found {self.found or 'nothing'}"
 
     def fields(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "commands": list(self.commands)}
 
 
 def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -125,7 +135,7 @@ def _kernel(kernel: Mapping[str, Any]) -> Iterator[Row]:
     advice = f"Install linux-headers-{newest}, for which DKMS then builds the driver, or remove that kernel."
     if kernel["newest_has_headers"]:
         advice = (
-            "Its headers are installed. Build the driver, or find out why the build fails: dkms autoinstall -k "
-            f"{newest}."
+            "Its headers are installed. Build the driver, or find out why the build fails: `dkms autoinstall -k "
+            f"{newest}`."
         )
     yield Row("kernel of the next boot", "one with an NVIDIA driver", f"{newest}, which has none", advice=advice)

@@ -16,10 +16,12 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from ...module_utils._acceptance.problems import PROVE
+from ...module_utils._problem import split_commands
 from .actions import listed
 from .origin import verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
+_VERIFY = split_commands(PROVE)[0]
 _PACKAGE = "gpulab.kubernetes"
 # Characters that XML 1.0 does not allow, even escaped.
 _INVALID = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -89,12 +91,14 @@ def _gpu(place: int, device: dict[str, Any], errors: list[dict[str, Any]]) -> Ca
         return Case(name, "failure", _kind(errors[0]), message, "\n".join(map(_details, errors)))
     if device.get("healthy") is False:
         message = f"unhealthy: {'; '.join(texts(device.get('health'))) or 'no reason given'}"
-        return Case(name, "failure", "gpu_unhealthy", message, f"Do: {' '.join([*texts(device.get('advice')), PROVE])}")
+        return Case(
+            name, "failure", "gpu_unhealthy", message, f"Do: {' '.join([*texts(device.get('advice')), _VERIFY])}"
+        )
     if state == "in_use":
         return Case(name, "skipped", "", f"in use by pod {text(device.get('pod')) or 'of unknown name'}")
     if state != "proven":
         message = f"not verified: {text(device.get('reason')) or 'no reason given'}"
-        return Case(name, "failure", text(device.get("kind")) or "gpu_unproven", message, f"Do: {PROVE}")
+        return Case(name, "failure", text(device.get("kind")) or "gpu_unproven", message, f"Do: {_VERIFY}")
     return Case(name)
 
 

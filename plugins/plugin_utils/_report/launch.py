@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...module_utils._problem import Problem
+from ...module_utils._problem import Problem, make_problem
 from .read import dictionaries, dictionary, number, text, texts
 
-_RUN = "ansible-playbook gpulab.kubernetes.wandb_launch -i INVENTORY (wandb_launch_docker for a host with Docker)"
+_RUN = "`ansible-playbook gpulab.kubernetes.wandb_launch -i INVENTORY` (wandb_launch_docker for a host with Docker)"
 _DONE = ("Succeeded", "Failed")
 
 
@@ -78,7 +78,7 @@ def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
             gpus = number(job.get("gpus"))
             what = f"the job {namespace}/{name} of W&B Launch was stopped, but its pod keeps {gpus} GPUs"
             command = f"kubectl delete pod --namespace={namespace} --selector=job-name={name}"
-            yield False, _problem("launch_job_orphaned", what, f"If it is not needed, delete it: {command}.")
+            yield False, _problem("launch_job_orphaned", what, f"If it is not needed, delete it: `{command}`.")
         elif text(job.get("trouble")):
             what = f"the job {namespace}/{name} of W&B Launch does not run: "
             trouble = text(job.get("trouble"))
@@ -96,8 +96,8 @@ def _remedy(trouble: str) -> str:
             "Correct the image, or make sure that the nodes can pull it. The agent does not stop the job: delete the "
             "Job; W&B then marks the run as failed."
         )
-    return "Check its pod: kubectl describe pod, kubectl logs."
+    return "Check its pod: `kubectl describe pod`, `kubectl logs`."
 
 
 def _problem(kind: str, what: str, do: str) -> Problem:
-    return Problem(kind, what, "", "", do)
+    return make_problem(kind, what, "", "", do)

@@ -45,7 +45,7 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     """
     known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
     hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
-    pinned = settle({name: {"seen": said.get("installed"), "wanted": said.get("pins")} for name, said in seen.items()})
+    pinned = settle({name: {"seen": said.get("reading"), "wanted": said.get("pins")} for name, said in seen.items()})
     for name, said in seen.items():
         node = text(said.get("node")) or known.get(name) or name
         hosts[node] = _host(hosts.get(node) or _bare(), name, said, pinned[name]["wanted"])
@@ -79,8 +79,8 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
     failure = text(said.get("failure"))
     if failure:
         return {**common, "reachable": False, "failure": failure, "roles": common["roles"] or texts(entry.get("roles"))}
-    driver = dictionary(said.get("driver"))
-    certificates = dictionary(said.get("certificates"))
+    reading = dictionary(said.get("reading"))
+    driver, certificates = dictionary(reading.get("nvidia_smi")), dictionary(reading.get("certificates"))
     return {
         **common,
         "reachable": True,
@@ -93,8 +93,8 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         "topology": {key: dictionary(driver.get("topology")).get(key) for key in ("gpus", "matrix")}
         if driver.get("topology")
         else {},
-        "versions": [row.fields() for row in compare(dictionary(said.get("installed")), pins)],
-        "moved_aside": [each for each in texts(said.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
+        "versions": [row.fields() for row in compare(reading, pins)],
+        "moved_aside": [each for each in texts(reading.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
             for key, authority in (("certificates", False), ("certificate_authorities", True))
@@ -103,14 +103,17 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         ]
         + [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": False, "apt_key": True}
-            for each in dictionaries(said.get("apt_keys"))
+            for each in dictionaries(reading.get("apt_keys"))
         ],
         "certificates_failure": text(certificates.get("msg")) if "certificates" not in certificates else "",
     }
 
 
 def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the verified devices with their health, then devices that were not verified."""
+    """Return the verified devices with their health, then devices that were not verified.
+
+    The verification is often older than this reading (kept, or from an earlier report). Both are matched by UUID.
+    """
     by_uuid = {text(gpu.get("uuid")): gpu for gpu in gpus if gpu.get("uuid")}
     # A MIG device has the health of its GPU.
     parents = {

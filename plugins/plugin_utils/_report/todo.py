@@ -5,28 +5,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from .._inventory.access import run_commands
-from .read import text
-
-_PROGRAMS = (
-    "ansible-playbook",
-    "ansible",
-    "crictl",
-    "dkms",
-    "journalctl",
-    "kubeadm",
-    "kubectl",
-    "nvidia-smi",
-    "sudo",
-    "systemctl",
-)
-# A command ends where its sentence or clause does; a comma or a dot within a word belongs to it.
-_COMMAND = rf"(?:{'|'.join(_PROGRAMS)})(?: (?:[^\s,;().]|[,.](?=[^\s,;().]))+)*(?=\.?\s*$|\. |[,;)])"
-_PLACES = re.compile(rf"(?<=: )(?P<block>{_COMMAND}(?:, {_COMMAND})*)|(?<=\()(?P<inline>{_COMMAND})(?=\))")
+from .read import text, texts
 
 
 @dataclass(frozen=True)
@@ -47,11 +31,12 @@ class Todo:
     gpu: str
     what: str
     do: str
+    commands: tuple[str, ...] = ()
     options: str = ""
 
     @property
     def remedy(self) -> tuple[tuple[Piece, ...], ...]:
-        return remedy(self.do, self.options)
+        return remedy(self.do, self.commands, self.options)
 
     @property
     def state(self) -> str:
@@ -67,30 +52,32 @@ class Todo:
         return ", ".join(self.hosts) if len(self.hosts) > 3 else ""
 
 
-def todo(actions: list[dict[str, str]], options: str = "") -> tuple[Todo, ...]:
+def todo(actions: list[dict[str, Any]], options: str = "") -> tuple[Todo, ...]:
     """The actions in their order, each at the place of the first that says the same about another host."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    found: dict[tuple[Any, ...], list[str]] = {}
     for each in actions:
         key = tuple(text(each.get(name)) for name in ("severity", "problem", "gpu", "what", "do"))
-        found.setdefault(key, []).append(text(each.get("host")))
+        found.setdefault((*key, tuple(texts(each.get("commands")))), []).append(text(each.get("host")))
     return tuple(
-        Todo(severity, problem, tuple(dict.fromkeys(filter(None, hosts))), gpu, what, do, options)
-        for (severity, problem, gpu, what, do), hosts in found.items()
+        Todo(severity, problem, tuple(dict.fromkeys(filter(None, hosts))), gpu, what, do, commands, options)
+        for (severity, problem, gpu, what, do, commands), hosts in found.items()
     )
 
 
-def remedy(do: str, options: str = "") -> tuple[tuple[Piece, ...], ...]:
-    """The paragraphs of an advice: sentences, and between them the commands, one in each, with ``options``."""
+def remedy(do: str, commands: Iterable[str] = (), options: str = "") -> tuple[tuple[Piece, ...], ...]:
+    """Return the paragraphs of an advice: sentences, and each command that follows a colon or another such command."""
     paragraphs: list[list[Piece]] = [[]]
-    place = 0
-    for found in _PLACES.finditer(do):
-        paragraphs[-1].append(Piece("text", do[place : found.start()]))
-        if found["inline"]:
-            paragraphs[-1].append(Piece("code", found["inline"]))
+    for command in commands:
+        before, found, rest = do.partition(command)
+        if not found:
+            continue
+        paragraphs[-1].append(Piece("text", before))
+        if before.endswith(": ") or (before == ", " and len(paragraphs) > 1):
+            paragraphs += [[Piece("command", command)], []]
         else:
-            paragraphs += [[Piece("command", each)] for each in re.split(rf", (?={_COMMAND})", found["block"])] + [[]]
-        place = found.end()
-    paragraphs[-1].append(Piece("text", do[place:]))
+            paragraphs[-1].append(Piece("code", command))
+        do = rest
+    paragraphs[-1].append(Piece("text", do))
     return tuple(pieces for each in paragraphs if (pieces := tuple(_tidy(each, options))))
 
 

@@ -78,7 +78,7 @@ def test_what_the_driver_says_is_of_the_host_and_in_the_report(
     site = Site(tmp_path)
     found = play(site, driver)
     assert {name: found["host"][name] for name in host} == host
-    assert found["host"]["pci"] == 1 and found["seen"]["driver"] == driver
+    assert found["host"]["pci"] == 1 and found["seen"]["reading"]["nvidia_smi"] == driver
     asked = {"driver_root": "/", "expected_gpus": 0, "xids_since": ""}
     assert [each["nvidia_smi"] for each in site.asked("gpu_host_info")] == [asked]
     assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []

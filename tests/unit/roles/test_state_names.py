@@ -69,5 +69,50 @@ def test_tasks_of_a_role_apply_each_of_its_states(role: str) -> None:
     assert [name for name in planned if name not in applied] == DIRECTLY.get(role, [])
 
 
+# Arguments of the task alone: check mode doesn't join a node.
+TO_ACT = {"config", "discovery"}
+
+
+def tasks_in(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield each task, also within blocks."""
+    for entry in value:
+        yield entry
+        for part in ("block", "rescue", "always"):
+            yield from tasks_in(entry.get(part) or [])
+
+
+def acts(role: str, module: str, service: str = "") -> list[dict[str, Any]]:
+    """Return the options of each task of a role that runs a module; of the role host, those for a service."""
+    found = []
+    for path in REPOSITORY.glob(f"roles/{role}/tasks/*.yml"):
+        for task in tasks_in(yaml.safe_load(path.read_text()) or []):
+            if service and task.get("vars", {}).get("host_service") == service:
+                known = {f"{{{{ {name} }}}}": value for name, value in task["vars"].items()}
+                known["{{ host_service_when_missing | default(omit) }}"] = task["vars"]["host_service_when_missing"]
+                found += [{key: known[text] for key, text in each.items()} for each in acts("host", module)]
+            elif f"gpulab.kubernetes.{module}" in task:
+                found.append(task[f"gpulab.kubernetes.{module}"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("role", "name"), [(role, name) for role, states in DIRECTLY.items() for name in states if role != "gpu_sharing"]
+)
+def test_a_state_has_the_arguments_of_the_task_that_applies_it(role: str, name: str) -> None:
+    [entry] = [entry for entry in entries(LISTS[role]) if entry["name"] == name]
+    arguments = entry["args"]
+    if isinstance(arguments, str):
+        [variable] = re.findall(r"\w+", arguments)
+        arguments = {key: f"{{{{ {variable}.{key} }}}}" for key in VARIABLES[variable]}
+    found = acts(role, entry["module"], name if name == "kubelet" else "")
+    assert found
+    for options in found:
+        # Only check mode uses it, to predict the start of a unit that is not yet installed.
+        for either in (arguments, options):
+            either.pop("when_missing", None)
+        more = {key: value for key, value in options.items() if key in TO_ACT and key not in arguments}
+        assert {**arguments, **more} == options
+
+
 def test_lists_are_found() -> None:
     assert {*DIRECTLY, "docker", "host", "minikube", "nvidia_driver"} <= set(LISTS)

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import _local_module
 from support.programs import run_ansible
 
+ROOT = Path(__file__).resolve().parents[4]
 PEM = base64.b64encode(b"-----BEGIN X-----").decode()
 KUBECONFIG = {
     "apiVersion": "v1",
@@ -79,6 +82,27 @@ def test_results_are_the_same_in_both_processes(tmp_path: Path, arguments: tuple
     check = "--check" in arguments
     assert [result["changed"] for result in here[:2]] == [True, check]
     assert (tmp_path / "file-here").exists() is not check
+
+
+@pytest.mark.parametrize("prefix", ["gpulab.kubernetes.", ""])
+def test_all_routed_modules_run_in_one_action_plugin(tmp_path: Path, prefix: str) -> None:
+    routing = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
+    names = sorted(name for name, route in routing.items() if "action_plugin" in route)
+    assert {routing[name]["action_plugin"] for name in names} == {"gpulab.kubernetes.cluster_state"}
+    assert "managed_files" in names and "node_pools" in names
+    api = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]["api"]
+    given: dict[str, Any] = {"managed_files": {"files": []}}
+    tasks: list[dict[str, Any]] = [{prefix + name: given.get(name, {}), "ignore_errors": True} for name in names]
+    defaults = {"group/gpulab.kubernetes.api": {"kubeconfig": "/nothing"}}
+    play = {"hosts": "all", "gather_facts": False, "collections": ["gpulab.kubernetes"], "module_defaults": defaults}
+    (tmp_path / "site.yml").write_text(json.dumps([{**play, "tasks": tasks}]))
+    (tmp_path / "hosts.ini").write_text(f"here ansible_connection=local ansible_python_interpreter={sys.executable}\n")
+    status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", "-vvv")
+    assert status == 0 and "Using module file" not in output, output
+    # Only modules in the group get its defaults. One of them needs no other argument.
+    missing = re.findall(r"^    msg: 'missing required arguments: (.*)'", output, re.MULTILINE)
+    assert len(missing) == len([name for name in names if name in api]) - 1
+    assert "kubeconfig" not in ", ".join(missing) and "Unsupported" not in output, output
 
 
 def test_errors_are_the_same_in_both_processes(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def installed(kernel: dict[str, Any] | None = None, **versions: str) -> dict[str
     }
 
 
-def seen(**more: Any) -> dict[str, Any]:
+def seen(reading: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     gpu = {
         "uuid": UUID,
         "index": 0,
@@ -68,10 +68,13 @@ def seen(**more: Any) -> dict[str, Any]:
     return {
         "node": "gpu1",
         "roles": ["worker"],
-        "driver": {"state": "ok", "driver_version": "580.178.04", "gpus": [gpu], "topology": None},
-        "installed": installed(),
         "pins": PINS,
-        "certificates": {},
+        "reading": {
+            **installed(),
+            "nvidia_smi": {"state": "ok", "driver_version": "580.178.04", "gpus": [gpu], "topology": None},
+            "certificates": {},
+            **(reading or {}),
+        },
         **more,
     }
 
@@ -97,7 +100,7 @@ def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
 def test_a_mig_device_has_the_health_of_its_gpu(health: dict[str, Any]) -> None:
     report, said = proof(), seen()
     report["hosts"]["gpu1"]["devices"] = [{"uuid": "MIG-1", "state": "proven"}, {"uuid": "MIG-2", "state": "proven"}]
-    said["driver"]["gpus"][0] |= {"mig": {"devices": [{"uuid": "MIG-1"}]}, **health}
+    said["reading"]["nvidia_smi"]["gpus"][0] |= {"mig": {"devices": [{"uuid": "MIG-1"}]}, **health}
     mine, gone = state(report, {"gpu1": said}, SETTINGS)["hosts"]["gpu1"]["devices"]
     assert (mine["index"], mine["healthy"], mine["health"]) == (0, not health, health.get("problems", []))
     assert (gone["healthy"], gone["health"]) == (False, ["nvidia-smi does not list it"])
@@ -133,10 +136,10 @@ def test_a_host_that_was_not_reached_keeps_what_is_known_under_its_node_name() -
 
 
 def test_first_things_come_first() -> None:
-    ill = seen(installed=installed(kubelet="1.35.8-1.1"))
-    ill["driver"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
+    ill = seen(installed(kubelet="1.35.8-1.1"))
+    ill["reading"]["nvidia_smi"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
     certificates = [certificate("apiserver", 12), certificate("admin.conf", -3), certificate("etcd", 90)]
-    cp1 = seen(node="cp1", driver={}, pins={}, certificates={"certificates": certificates})
+    cp1 = seen({"nvidia_smi": {}, "certificates": {"certificates": certificates}}, node="cp1", pins={})
     report = proof()
     report["problems"] = [{"host": "gpu1", "gpu": UUID, "cause": "0 of 1 GPUs are allocatable (capacity 1)"}]
     found = state(report, {"gpu1": ill, "cp1": cp1, "gpu2": {"failure": "gone"}}, SETTINGS | {"api_failure": "refused"})
@@ -163,15 +166,19 @@ def test_first_things_come_first() -> None:
     ],
 )
 def test_a_kernel_that_boots_next_without_a_driver(kernel: dict[str, Any], advice: str) -> None:
-    found = state(proof(), {"gpu1": seen(installed=installed({"newest": "6.2", **kernel}))}, SETTINGS)
+    found = state(proof(), {"gpu1": seen(installed({"newest": "6.2", **kernel}))}, SETTINGS)
     told = [action["do"] for action in found["actions"] if "kernel of the next boot" in action["what"]]
     assert len(told) == bool(advice) and all(advice in each for each in told)
 
 
 def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_node() -> None:
     ill = seen()
-    ill["driver"]["gpus"][0] |= {"healthy": False, "problems": ["Xid 79: off the bus"], "advice": ["Reboot the host."]}
-    ill["driver"]["xids"] = [{"xid": 79, "severity": "critical", "count": 1, "pid": 5}]
+    ill["reading"]["nvidia_smi"]["gpus"][0] |= {
+        "healthy": False,
+        "problems": ["Xid 79: off the bus"],
+        "advice": ["Reboot the host."],
+    }
+    ill["reading"]["nvidia_smi"]["xids"] = [{"xid": 79, "severity": "critical", "count": 1, "pid": 5}]
     report = proof()
     report["hosts"]["gpu1"]["isolated"] = {"reason": "GPU 0: Xid 79", "since": "2026-11-22T01:00:00Z"}
     found = state(report, {"host-a": ill}, SETTINGS)
@@ -190,7 +197,7 @@ def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_n
 
 def test_a_kernel_log_that_was_not_read_is_told() -> None:
     blind = seen()
-    blind["driver"] |= {"xids": None, "xids_failure": "dmesg: Operation not permitted"}
+    blind["reading"]["nvidia_smi"] |= {"xids": None, "xids_failure": "dmesg: Operation not permitted"}
     found = state(proof(), {"gpu1": blind}, SETTINGS)
     assert whats(found) == ["the kernel log could not be read: dmesg: Operation not permitted"]
     assert found["hosts"]["gpu1"]["xids"] == []
@@ -221,7 +228,9 @@ def test_gpus_that_were_there_before_are_one_warning() -> None:
 
 def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -> None:
     host = seen()
-    host["driver"]["gpus"] = [{"uuid": "GPU-new", "index": 0, "name": "Tesla T4", "healthy": True, "problems": []}]
+    host["reading"]["nvidia_smi"]["gpus"] = [
+        {"uuid": "GPU-new", "index": 0, "name": "Tesla T4", "healthy": True, "problems": []}
+    ]
     found = state(proof(), {"gpu1": host}, SETTINGS)
     devices = found["hosts"]["gpu1"]["devices"]
     assert [(each["state"], each["healthy"]) for each in devices] == [("proven", False), ("unproven", True)]
@@ -230,7 +239,7 @@ def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -
 
 def test_a_driver_that_lists_nothing_makes_its_gpus_unhealthy() -> None:
     host = seen()
-    host["driver"] |= {"state": "driver_not_loaded", "gpus": []}
+    host["reading"]["nvidia_smi"] |= {"state": "driver_not_loaded", "gpus": []}
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["devices"][0]["healthy"] is False
 
 
@@ -240,7 +249,7 @@ def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
         {"name": "gpulab-containerd", "expires": "2026-11-20T00:00:00Z", "days_left": -2},
         {"name": "gpulab-nvidia-driver", "expires": "2027-01-20T00:00:00Z", "days_left": 59},
     ]
-    found = state(proof(), {"gpu1": seen(certificates={"certificates": []}, apt_keys=keys)}, SETTINGS)
+    found = state(proof(), {"gpu1": seen({"certificates": {"certificates": []}, "apt_keys": keys})}, SETTINGS)
     assert whats(found) == [
         "the key of the apt source gpulab-containerd has expired",
         "the key of the apt source gpulab-kubernetes expires in 20 days",
@@ -266,7 +275,7 @@ def test_a_key_that_several_hosts_have_is_one_line() -> None:
 def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> None:
     stamps = ["20261120T210001.000000Z", "20261121T000000.000000Z; reboot", "../../home", "", 7]
     keys = [{"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "days_left": 20}]
-    found = state(proof(), {"gpu1": seen(moved_aside=stamps, apt_keys=keys)}, SETTINGS)
+    found = state(proof(), {"gpu1": seen({"moved_aside": stamps, "apt_keys": keys})}, SETTINGS)
     place = "/var/lib/gpulab/aside-20261120T210001.000000Z"
     assert whats(found)[1:] == [
         f"files of an earlier attempt to form a cluster, perhaps with CA keys, are in {place} since 2026-11-20"
@@ -294,16 +303,18 @@ def test_certificates_are_renewed_together_and_what_reads_them_is_restarted(
     days: dict[str, int], what: str, do: str
 ) -> None:
     found = [certificate(name, each) for name, each in days.items()]
-    report = state(proof(), {"cp1": seen(node="cp1", certificates={"certificates": found})}, SETTINGS)
+    report = state(proof(), {"cp1": seen({"certificates": {"certificates": found}}, node="cp1")}, SETTINGS)
     (action,) = (each for each in report["actions"] if each["host"] == "cp1" and "certificate" in each["problem"])
     assert action["what"] == what and do in action["do"]
     assert ("restart" in action["do"]) is ("admin.conf" not in days)
 
 
 def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() -> None:
-    host = seen(certificates={"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []})
+    host = seen(
+        {"certificates": {"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []}}
+    )
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["certificates"] == []
-    found = state(proof(), {"gpu1": seen(certificates={"msg": "kubeadm is not there"})}, SETTINGS)
+    found = state(proof(), {"gpu1": seen({"certificates": {"msg": "kubeadm is not there"}})}, SETTINGS)
     assert whats(found) == ["the certificates could not be read: kubeadm is not there"]
 
 
@@ -386,7 +397,7 @@ def test_a_cluster_has_the_name_of_its_inventory(given: str, sources: list[str],
 
 def test_runs_are_remembered_the_last_first() -> None:
     host = seen()
-    host["driver"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
+    host["reading"]["nvidia_smi"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
     first = state(proof(), {"gpu1": host}, SETTINGS)
     # As the title of that run: what is unhealthy now does not count as verified.
     latest = {"time": "2026-11-22T02:00:00Z", "gpus": 1, "proven": 0, "in_use": 0, "errors": 1, "warnings": 0}
@@ -421,7 +432,11 @@ def test_whatever_is_no_report_counts_as_none(earlier: Any) -> None:
 
 def test_readings_are_kept_and_what_no_driver_knows_stays_null() -> None:
     host = seen()
-    host["driver"]["gpus"][0] |= {"memory_used_mib": 12, "power_draw_w": 31.5, "ecc": {"uncorrected_aggregate": 3}}
+    host["reading"]["nvidia_smi"]["gpus"][0] |= {
+        "memory_used_mib": 12,
+        "power_draw_w": 31.5,
+        "ecc": {"uncorrected_aggregate": 3},
+    }
     device = state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["devices"][0]
     assert (device["memory_used_mib"], device["power_draw_w"], device["ecc_uncorrected"]) == (12, 31.5, 3)
     assert device["power_limit_w"] is None

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faults import REMEDIES as FAULTS
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._problem import split_commands
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.certificates import renewal
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.todo import remedy, todo
 from hypothesis import given
@@ -22,7 +23,7 @@ VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
     ("do", "expected"),
     [
         ("Reboot the host.", ["Reboot the host."]),
-        (f"Fix it. Then verify it: {VERIFY}.", ["Fix it. Then verify it:", f"$ {VERIFY}"]),
+        (f"Fix it. Then verify it: `{VERIFY}`.", ["Fix it. Then verify it:", f"$ {VERIFY}"]),
         (
             renewal("cp1", ["etcd-server", "scheduler.conf"]),
             [
@@ -34,31 +35,35 @@ VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
             ],
         ),
         (
-            "On the host: systemctl status kubelet containerd, journalctl -u kubelet -n 50. Then run it.",
+            "On the host: `systemctl status kubelet containerd`, `journalctl -u kubelet -n 50`. Then run it.",
             ["On the host:", "$ systemctl status kubelet containerd", "$ journalctl -u kubelet -n 50", "Then run it."],
         ),
         (
-            "Look at its pods (kubectl --namespace kube-system get pods). Wait.",
+            "Look at its pods (`kubectl --namespace kube-system get pods`). Wait.",
             ["Look at its pods (`kubectl --namespace kube-system get pods`). Wait."],
         ),
         # A command's own dots and commas.
         (
-            "Delete it: kubectl delete pod a.b -o custom-columns=A:.a,B:.b.",
+            "Delete it: `kubectl delete pod a.b -o custom-columns=A:.a,B:.b`.",
             ["Delete it:", "$ kubectl delete pod a.b -o custom-columns=A:.a,B:.b"],
         ),
+        ("Set it: `a --b (c), d`, or `e: f`.", ["Set it:", "$ a --b (c), d", "Or `e: f`."]),
         ("Look at kubectl and nvidia-smi first, then reboot.", ["Look at kubectl and nvidia-smi first, then reboot."]),
         ("", []),
     ],
 )
 def test_commands_stand_alone(do: str, expected: list[str]) -> None:
     forms = {"text": "{}", "code": "`{}`", "command": "$ {}"}
-    shown = ["".join(forms[piece.kind].format(piece.text) for piece in pieces).strip() for pieces in remedy(do)]
+    shown = [
+        "".join(forms[piece.kind].format(piece.text) for piece in pieces).strip()
+        for pieces in remedy(*split_commands(do))
+    ]
     assert shown == expected
 
 
-@given(st.text(st.sampled_from("ab: .,;()k")) | st.sampled_from([*REMEDIES.values(), *FAULTS.values()]))
+@given(st.text(st.sampled_from("ab: .,;()k`")) | st.sampled_from([*REMEDIES.values(), *FAULTS.values()]))
 def test_no_word_of_an_advice_is_lost(do: str) -> None:
-    letters = "".join(piece.text for pieces in remedy(do) for piece in pieces)
+    letters = "".join(piece.text for pieces in remedy(*split_commands(do)) for piece in pieces)
     assert [c for c in letters.lower() if c.isalnum()] == [c for c in do.lower() if c.isalnum()]
 
 

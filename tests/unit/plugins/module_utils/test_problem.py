@@ -42,6 +42,7 @@ MAKERS: dict[str, tuple[int, int | None]] = {
     ".problem": (0, 4),
     "_unique": (0, 4),
     "_action": (2, 5),
+    "make_problem": (0, 4),
     "problem": (0, None),
     "fault": (0, None),
 }
@@ -146,7 +147,9 @@ def remedies() -> dict[str, list[Any]]:
     report = json.loads(json.dumps(whole(dict(hosts()), network, {}, "now")))
     found = [*report["problems"], *report["warnings"]]
     smi = gpus()
-    state = report_state(report, {"gpu1": {"driver": smi}, "gone": {"failure": "no route to host"}}, SETTINGS)
+    state = report_state(
+        report, {"gpu1": {"reading": {"nvidia_smi": smi}}, "gone": {"failure": "no route to host"}}, SETTINGS
+    )
     keys = ("problem", "host", "gpu", "do")
     variables = {"here": {"cuda_toolkit_default": "13.0.1", "cluster_expected_gpu": 1, "cluster_expected_gpus": "x"}}
     preflight = variable_problems(variables, ["here"])
@@ -176,6 +179,41 @@ def test_every_remedy_arrives_unchanged_if_all_messages_are_reworded(monkeypatch
     assert len(plain["preflight"]) == 3
     for found in plain.values():
         assert found and all(each and (not isinstance(each, tuple) or each[-1]) for each in found)
+
+
+# A command after a colon or another command, or in parentheses.
+PROGRAM = r"(?:ansible-playbook|ansible|crictl|dkms|journalctl|kubeadm|kubectl|nvidia-smi|sudo|systemctl)"
+COMMAND = re.compile(rf"(?:(?<=: )|(?<=\()){PROGRAM}(?: (?:[^\s,;().]|[,.](?=[^\s,;().]))+)*(?=\.?\s*$|\. |[,;)])")
+
+
+def test_each_command_in_an_advice_of_the_report_is_data() -> None:
+    network = Network(cast(Api, Deaf()), cast(Run, Deaf()), "n").verify()
+    report = json.loads(json.dumps(whole(dict(hosts()), network, {}, "now")))
+    keys = {"certificates": {"certificates": [{"name": "apiserver", "expires": "", "days_left": -1}]}}
+    kernel = {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": True}
+    reading = {
+        "pci": [{"address": "0000:3b:00.0"}],
+        "packages": {"kubelet": {"version": "1.35.8-1.1", "held": False}},
+        "driver": {"loaded": "570.1", "library": "570.1", "packages": {}},
+        "kernel": kernel,
+        "swap": [],
+        "nvidia_smi": gpus(),
+        **keys,
+        "moved_aside": ["20261122T020000.000000Z"],
+    }
+    nothing: dict[str, Any] = {"gpu_packages": {}, "minimums": {}, "loose": [], "versions": [], "pool": ""}
+    drivers = {"source": "cuda_repository", "driver": "580.178.04", "existing": "refuse"}
+    wanted = {"packages": {"kubelet": "1.36.4-1.1"}, **nothing, **drivers}
+    seen = {"gpu1": {"reading": reading, "pins": wanted}, "gone": {"failure": "no route to host"}}
+    launch = {"agents": [{"alive": False}], "queues": {"q": None}, "jobs": [{"orphaned": True}, {"trouble": "x"}]}
+    state = report_state(report, seen, {**SETTINGS, "certificate_days": 30, "launch": launch})
+    rows = [{"do": row["advice"], "commands": row["commands"]} for row in state["hosts"]["gpu1"]["versions"]]
+    found = [*state["actions"], *report["problems"], *rows]
+    for each in found:
+        commands = each.get("commands", [])
+        assert "`" not in each["do"] and all(command in each["do"] for command in commands), each
+        assert [text for text in COMMAND.findall(each["do"]) if text not in commands] == [], each
+    assert len({command for each in found for command in each.get("commands", [])}) > 15
 
 
 def test_a_specific_remedy_replaces_the_general_one_of_its_kind() -> None:

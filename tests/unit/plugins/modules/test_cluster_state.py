@@ -96,6 +96,13 @@ def test_check_mode_predicts_objects_without_a_namespace_or_kind_and_creates_not
     assert "net" not in lab.cluster.namespaces
 
 
+def test_before_there_is_a_cluster_check_mode_takes_all_objects_as_new(lab: Lab) -> None:
+    lab.kubeconfig = ""
+    assert lab.apply(NAMESPACE, CONFIG, check=True)["changes"] == ["Namespace net", "ConfigMap net/c"]
+    refused = lab.apply(NAMESPACE)
+    assert refused["failed"] and refused["msg"].startswith("Error while reading the kubeconfig")
+
+
 def test_a_missing_namespace_is_an_error_in_a_real_run(lab: Lab) -> None:
     result = lab.apply(CONFIG)
     assert result["failed"]

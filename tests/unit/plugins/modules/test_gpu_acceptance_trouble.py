@@ -69,7 +69,8 @@ def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
         "cause": "pod gpu-1-gpu2 reported a GPU that the host does not have",
         "where": "",
         "why": "",
-        "do": REMEDIES["gpu_foreign"],
+        "do": REMEDIES["gpu_foreign"].replace("`", ""),
+        "commands": ["kubectl logs"],
     } in result["report"]["problems"]
 
 

@@ -54,6 +54,13 @@ def test_labels_and_taints_are_added_and_removed(cluster: Cluster) -> None:
     assert not cluster.sort({"name": "gpu1"})["changed"]
 
 
+def test_before_there_is_a_cluster_check_mode_predicts_a_change(run_module: Callable[..., dict[str, Any]]) -> None:
+    given = {"kubeconfig": "", "nodes": [{"name": "gpu1"}]}
+    assert run_module("node_pools", given, check=True)["changed"]
+    refused = run_module("node_pools", given)
+    assert refused["failed"] and refused["msg"].startswith("Error while reading the kubeconfig")
+
+
 def test_labels_that_a_record_claims_wrongly_stay_and_are_a_warning(cluster: Cluster) -> None:
     node = cluster.state.nodes["gpu1"]
     compromised = {"key": "compromised", "effect": "NoExecute"}

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable
@@ -23,8 +22,6 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.join_co
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.text import KubeadmTextError, mask
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.tokens import is_token, tokens
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.upgrade_plan import upgrade_plan
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.version import parse_version, version
 from hard_stop import hard_stop
 from hypothesis import given
 from hypothesis import strategies as st
@@ -58,17 +55,6 @@ def check_expiration(found: Any) -> None:
         assert (each.expires is None) == (each.days_left is None) == each.missing
 
 
-def check_version(found: Any) -> None:
-    assert parse_version(found.text) == found
-
-
-def check_plan(found: Any) -> None:
-    for upgrade in found.upgrades:
-        assert upgrade.version.startswith("v")
-        assert "kube-apiserver" in {component.name for component in upgrade.components}
-        assert all(component.current or component.target for component in upgrade.components)
-
-
 READERS: dict[str, tuple[Callable[[str], Any], Callable[[Any], None], list[str]]] = {
     "join_command": (join_command, check_join, [*texts.JOIN_FORMS.values(), texts.INIT]),
     "join_command for a control plane": (
@@ -86,23 +72,6 @@ READERS: dict[str, tuple[Callable[[str], Any], Callable[[Any], None], list[str]]
         lambda text: expiration(text, NOW),
         check_expiration,
         [texts.certs_json(), texts.CERTS_TABLE, texts.CERTS_TABLE_1_17, texts.CERTS_TABLE_1_15],
-    ),
-    "version": (
-        version,
-        check_version,
-        [texts.version_plain(), texts.version_json(), texts.VERSION_YAML, "v1.36.4\n"],
-    ),
-    "upgrade_plan": (
-        upgrade_plan,
-        check_plan,
-        [
-            texts.PLAN,
-            texts.PLAN_1_9,
-            texts.UP_TO_DATE_1_9,
-            texts.PLAN_YAML,
-            json.dumps(texts.PLAN_V1ALPHA3, indent=4),
-            json.dumps(texts.PLAN_V1ALPHA2, indent=4),
-        ],
     ),
 }
 NAMES = sorted(READERS)
@@ -152,8 +121,6 @@ def test_reordered_lines_are_read_or_refused(name: str, data: st.DataObject) -> 
 JSON = {
     "tokens": texts.token_json(),
     "expiration": texts.certs_json(),
-    "version": texts.version_json(),
-    "upgrade_plan": json.dumps(texts.PLAN_V1ALPHA3, indent=4),
 }
 
 
@@ -162,14 +129,6 @@ def test_truncated_json_is_an_error(name: str, data: st.DataObject) -> None:
     text = JSON[name].rstrip()
     assert read(name, text) is not None
     assert read(name, text[: data.draw(st.integers(1, len(text) - 1))]) is None
-
-
-@given(st.integers(0, len(texts.PLAN) - 1))
-def test_from_a_truncated_plan_an_upgrade_is_read_completely_or_not_at_all(end: int) -> None:
-    found = read("upgrade_plan", texts.PLAN[:end])
-    whole = upgrade_plan(texts.PLAN)
-    assert found is None or found.upgrades in (whole.upgrades, ())
-    assert found is None or found.upgrades or end <= len(texts.PLAN_HEAD)
 
 
 @given(st.text(), st.text())
@@ -207,14 +166,8 @@ UNITS = [
     "kubeadm join ",
     "kubeadm join --token x\n",
     "kubeadm\t",
-    "COMPONENT   ",
-    "COMPONENT   CURRENT   TARGET\n",
     "CERTIFICATE   EXPIRES   RESIDUAL TIME\n",
     "TOKEN   TTL   EXPIRES   USAGES   DESCRIPTION\n",
-    'GitVersion:"v1.36.4", ',
-    "kubeadm version: &version.Info{",
-    "clientVersion:\n",
-    " gitVersion: v1\n",
     "I0101 00:00:00 ",
 ]
 STARTS = [
@@ -222,12 +175,8 @@ STARTS = [
     "kubeadm join 10.0.0.1:6443 --token ",
     "TOKEN   TTL   EXPIRES   USAGES   DESCRIPTION\n",
     "CERTIFICATE   EXPIRES   RESIDUAL TIME\n",
-    "COMPONENT   CURRENT   TARGET\n",
-    "API GROUP   CURRENT VERSION   PREFERRED VERSION   MANUAL UPGRADE REQUIRED\n",
-    "kubeadm version: &version.Info{",
-    "clientVersion:\n",
     "kind: ",
-    '{"kind": "UpgradePlan", "a": [',
+    '{"kind": "BootstrapToken", "a": [',
 ]
 
 
