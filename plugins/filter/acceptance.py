@@ -76,6 +76,7 @@ def acceptance_seen(found: Mapping[str, Any], settings: Mapping[str, Any]) -> di
         "installed": found,
         "apt_keys": found["apt_keys"],
         "moved_aside": found.get("moved_aside", []),
+        "deferred": found.get("deferred", ""),
         "certificates": found["certificates"],
     }
 
