@@ -41,7 +41,7 @@ _HELP = {
     "gpulab_gpu_benchmark_timestamp_seconds": "Time at which the GPU was measured last.",
     "gpulab_problems": "Problems in the report, by severity.",
     "gpulab_version_drift": "Components of the node that differ from their pinned state.",
-    "gpulab_node_deferred_timestamp_seconds": "Time since which a change of the node is deferred, as its GPUs are used.",
+    "gpulab_node_deferred_timestamp_seconds": "Time since when a change of the node is deferred.",
     "gpulab_certificate_expiration_timestamp_seconds": (
         "Time at which a certificate or the key of an apt source expires."
     ),

@@ -288,7 +288,7 @@ def test_a_node_that_becomes_free_in_time_is_changed(site: Upgrade) -> None:
 def test_pods_that_are_signalled_get_the_wait_as_their_grace(site: Upgrade) -> None:
     site.answer("gpu_pods_info", {"pods": [TRAIN]})
     site.answer("gpu_pods_info", {"pods": []}, '"timeout": 10')
-    status, output, calls = site.run(cluster_disruption_policy="signal", cluster_disruption_wait=300)
+    status, output, _calls = site.run(cluster_disruption_policy="signal", cluster_disruption_wait=300)
     assert status == 0, output
     begun = site.asked("node_maintenance")[0]
     assert (begun["drain"], begun["grace"], begun["jobs"]) == (True, 300, ["u1"])
