@@ -126,8 +126,8 @@ def test_a_second_run_needs_the_same_answers_and_changes_nothing(lab: Lab) -> No
     assert f"containerd.io {NEWER} is installed" in words and "docker.list" not in words
 
 
-# containerd restarts for another number of parallel downloads.
-RESTART = {"containerd_cri_settings": {"max_concurrent_downloads": 5}}
+# containerd restarts for another limit of its logs.
+RESTART = {"containerd_cri_settings": {"max_container_log_line_size": 32768}}
 
 
 def training() -> dict[str, Any]:
@@ -144,11 +144,8 @@ def training() -> dict[str, Any]:
     container = spec["containers"][0]
     mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("saved", "podinfo")]
     container["volumeMounts"] = [*container.get("volumeMounts", []), *mounts]
-    container["command"] = [
-        *("sh", "-c"),
-        "trap 'sleep 20; cp /podinfo/deadline /saved/deadline; exit' TERM; while :; do sleep 0.2; done",
-    ]
-    container.pop("args", None)
+    save = 'sleep 20; read -r deadline < /podinfo/deadline; echo "$deadline" > /saved/deadline; exit'
+    container["command"] = ["/bin/sh", "-c", f"trap '{save}' TERM; while :; do sleep 0.2; done"]
     return deployment
 
 

@@ -278,7 +278,12 @@ def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> N
 
 
 def test_a_deferred_change_is_told_with_who_blocks_it_and_since_when() -> None:
-    entry = {"since": "2026-11-27T10:00:00Z", "change": "a restart", "users": ["team/train"], "pending": "containerd: x"}
+    entry = {
+        "since": "2026-11-27T10:00:00Z",
+        "change": "a restart",
+        "users": ["team/train"],
+        "pending": "containerd: x",
+    }
     found = state(proof(), {"gpu1": seen(deferred=json.dumps({"disruption": entry}))}, SETTINGS)
     (action,) = [each for each in found["actions"] if each["problem"] == "change_deferred"]
     assert (action["severity"], action["host"]) == ("warning", "gpu1")
