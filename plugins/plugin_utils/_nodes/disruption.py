@@ -25,8 +25,8 @@ def decide(
     may_defer: bool = True,
     owners: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the ``refusal``, or the ``action`` on which the policy decides (one of drain, signal, wait and defer, empty
-    to continue) with its users, and a ``warning`` about the data that a drain deletes. A policy that is not known here
+    """Return the ``refusal``, or the ``action`` on which the policy decides (drain, signal, wait or defer, empty to
+    continue), the ``users``, and a ``warning`` about the data that a drain deletes. A policy that is not known here
     refuses.
 
     ``pods`` were given a GPU by the kubelet (gpu_pods_info), ``processes`` are the others that have one open
