@@ -9,6 +9,7 @@ from typing import Any, Callable
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ..plugin_utils._nodes.deferral import with_deferral, without_deferral
 from ..plugin_utils._nodes.disruption import decide
 from ..plugin_utils._nodes.plan import host_of
 from ..plugin_utils._nodes.plan import plan as plan_nodes
@@ -79,16 +80,21 @@ def _plugin_title(plugin: Mapping[str, Any]) -> str:
     return f"{plugin['kind']} {plugin['namespace']}/{plugin['name']}"
 
 
+def deferral_file(record: str, purpose: str, users: Sequence[str], **of: Any) -> dict[str, Any]:
+    """Return the file that records a deferral (``of``: change, pending, now), or its end if there are no ``users``."""
+    return with_deferral(record, purpose, users=users, **of) if users else without_deferral(record, purpose)
+
+
 def disruption(
     pods: Sequence[Mapping[str, Any]],
     policy: str,
     node: str,
     change: str,
     processes: Sequence[Mapping[str, Any]] = (),
-    held: bool = False,
+    **more: Any,
 ) -> dict[str, Any]:
     """Decide what happens to the users of GPUs before a change that would interrupt them."""
-    return decide(policy, node, change, pods, processes, held)
+    return decide(policy, node, change, pods, processes, **more)
 
 
 def host_plan(
@@ -170,6 +176,7 @@ class FilterModule:
         return {
             "applicable": applicable,
             "cluster_plan": cluster_plan,
+            "deferral_file": deferral_file,
             "disruption": disruption,
             "host_plan": host_plan,
             "host_states": host_states,

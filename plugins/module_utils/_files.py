@@ -19,6 +19,8 @@ from ._errors import DomainError
 BACKUP = ".gpulab-backup"
 # Prefix of directories for files of an earlier init or join; a time_stamp follows.
 ASIDE = "/var/lib/gpulab/aside-"
+# The record of deferred changes, and how much of it counts.
+DEFERRED, LARGEST_DEFERRED = "/var/lib/gpulab/deferred.json", 64 * 1024
 
 
 def under(root: str, path: str) -> Path:
@@ -151,6 +153,14 @@ def moved_aside(root: str) -> list[str]:
     """Return the times in the names of the directories that begin with ASIDE."""
     aside = under(root, ASIDE)
     return sorted(path.name[len(aside.name) :] for path in aside.parent.glob(f"{aside.name}*") if path.is_dir())
+
+
+def deferred(root: str) -> str:
+    """Return the text of the record of deferred changes, empty for none, which the controller reads.
+
+    One that is too large keeps a character too many, so that it is not taken for a shorter one.
+    """
+    return printable(text_or_nothing(root, DEFERRED))[: LARGEST_DEFERRED + 1]
 
 
 def time_stamp() -> str:

@@ -85,7 +85,7 @@ def make_problem(kind: str, what: str, where: str, why: str, do: str, host: str 
 def split_commands(text: str) -> tuple[str, tuple[str, ...]]:
     """Return a text without its backticks, and the commands that they enclosed."""
     parts = text.split("`")
-    return "".join(parts), tuple(parts[1::2])
+    return "".join(parts), tuple(filter(None, parts[1::2]))
 
 
 def mark_commands(text: str, commands: Iterable[str]) -> str:

@@ -127,6 +127,13 @@ moved_aside:
   elements: str
   version_added: 0.2.0
   sample: [20261120T210001.000000Z]
+deferred:
+  description: >-
+    Text of C(/var/lib/gpulab/deferred.json), in which the role C(node_change) records changes that wait until the GPUs
+    are free. Empty if there are none.
+  returned: success
+  type: str
+  version_added: 0.2.0
 driver:
   description: The NVIDIA driver.
   returned: success

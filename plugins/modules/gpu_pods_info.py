@@ -32,6 +32,13 @@ options:
       Directory of the pods' logs. The namespaces and names of the pods are read from the names of its subdirectories.
     type: path
     default: /var/log/pods
+  timeout:
+    description: >-
+      How long to wait, in seconds, until there are no such pods. The last processes of a pod may live some seconds
+      longer than the API shows it.
+    type: float
+    default: 0
+    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes.reader
 """
@@ -80,6 +87,7 @@ pods:
       empty_dirs: [cache]
 """
 
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -89,10 +97,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._module import run
 from ..module_utils._nvidia.kubelet_devices import running_gpu_pods
 
+_PAUSE = 0.5
+
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    places = (Path(module.params[name]) for name in ("kubelet_root", "proc", "pod_logs"))
-    pods = running_gpu_pods(*places)
+    places = [Path(module.params[name]) for name in ("kubelet_root", "proc", "pod_logs")]
+    deadline = time.monotonic() + module.params["timeout"]
+    while (pods := running_gpu_pods(*places)) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
     return {"pods": [asdict(pod) for pod in pods]}
 
 
@@ -102,6 +114,7 @@ def main() -> None:
             "kubelet_root": {"type": "path", "default": "/var/lib/kubelet"},
             "proc": {"type": "path", "default": "/proc"},
             "pod_logs": {"type": "path", "default": "/var/log/pods"},
+            "timeout": {"type": "float", "default": 0},
         },
         supports_check_mode=True,
     )

@@ -16,8 +16,8 @@ description:
     annotation is written in one step with the cordon, so that a run can be resumed at whatever point it was
     interrupted.
   - A node that was cordoned before stays cordoned after the maintenance.
-  - Pods are evicted, subject to disruption budgets. If pods are still running after O(timeout), the module fails, and
-    uncordons the node if this call has cordoned it.
+  - Pods are evicted, subject to disruption budgets. If pods are still running after O(grace) and O(timeout), the module
+    fails, and uncordons the node if this call has cordoned it.
 options:
   kubeconfig:
     description: Kubeconfig file of the cluster.
@@ -60,6 +60,19 @@ options:
     description: Whether to evict the node's pods. Pods of DaemonSets stay.
     type: bool
     default: false
+  jobs:
+    description: UIDs of the pods to which O(grace) applies, as M(gpulab.kubernetes.gpu_pods_info) lists them.
+    type: list
+    elements: str
+    default: []
+  grace:
+    description:
+      - Time in seconds that the pods of O(jobs) have to end.
+      - With O(drain), they get the annotation C(gpulab.io/disruption-deadline) with the time in UTC at which they are
+        killed, and are evicted with this grace period, or with their own one if it is longer.
+      - Without O(drain), the module waits until they have ended, but no longer. It does not fail if they have not.
+    type: float
+    default: 0
   labels:
     description: Labels to set on the node. They must begin with C(nvidia.com/) or C(gpulab.io/).
     type: dict
@@ -144,6 +157,11 @@ evicted:
   type: list
   elements: str
   sample: [research/train-0]
+jobs:
+  description: The pods of O(jobs) that have not ended, by UID, each with its controller.
+  returned: success
+  type: dict
+  sample: {0f1f2a5e-3f61-4e3e-8a51-6b0f2b1a9d10: research/train-0 (Job train)}
 """
 
 from dataclasses import asdict
@@ -164,7 +182,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     for warning in work.warnings:
         module.warn(warning)
     if params["state"] == "begun":
-        names = ("drain", "labels", "pause", "leaving", "timeout")
+        names = ("drain", "jobs", "grace", "labels", "pause", "leaving", "timeout")
         work.begin(params["data"], Plan(**{each: params[each] for each in names}))
     elif params["state"] == "verifying":
         work.let_return()
@@ -172,7 +190,12 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         work.fail(params["failure"])
     else:
         work.end()
-    return {"changed": work.changed, "record": asdict(work.record) if work.record else None, "evicted": work.evicted}
+    return {
+        "changed": work.changed,
+        "record": asdict(work.record) if work.record else None,
+        "evicted": work.evicted,
+        "jobs": work.jobs(params["jobs"]),
+    }
 
 
 def main() -> None:
@@ -185,6 +208,8 @@ def main() -> None:
             "state": {"type": "str", "choices": ["begun", "verifying", "failed", "ended"], "required": True},
             "data": {"type": "dict", "default": {}},
             "drain": {"type": "bool", "default": False},
+            "jobs": {"type": "list", "elements": "str", "default": []},
+            "grace": {"type": "float", "default": 0},
             "labels": {"type": "dict", "default": {}},
             "pause": {"type": "list", "elements": "str", "default": []},
             "leaving": {"type": "list", "elements": "str", "default": []},

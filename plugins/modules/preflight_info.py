@@ -443,6 +443,13 @@ other_clusters:
   elements: str
   version_added: 0.2.0
   sample: [k3s]
+deferred:
+  description: >-
+    Text of C(/var/lib/gpulab/deferred.json), in which the role C(node_change) records changes that wait until the GPUs
+    are free. Empty if there are none.
+  returned: always
+  type: str
+  version_added: 0.2.0
 containerd_drop_ins:
   description: >-
     Files that match O(containerd_drop_ins) and the files that they import, in the order in which containerd reads them.
@@ -583,7 +590,7 @@ from ..module_utils._apt.fetch import PROXY_OPTIONS, use_proxies
 from ..module_utils._apt.index import resolve, survey
 from ..module_utils._apt.lists import components
 from ..module_utils._command import Runner
-from ..module_utils._files import under
+from ..module_utils._files import deferred, under
 from ..module_utils._host import facts as host
 from ..module_utils._host import network
 from ..module_utils._host.ansible_facts import ansible_facts
@@ -673,6 +680,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "api_reach": reach_api(params["api_endpoint"], cluster["server"], params["connect_timeout"])
         if asks_api
         else {},
+        "deferred": deferred(root),
         "cloud_init": cloud_init.fields(),
     }
 

@@ -80,6 +80,23 @@ def test_running_pods_are_not_interrupted_by_default(park: Park) -> None:
     assert park.cluster.pod_of("train")["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
+@pytest.mark.parametrize("policy", ["defer", "wait"])
+def test_a_node_in_use_is_left_for_a_later_run(park: Park, policy: str) -> None:
+    pod = park.cluster.pod_of("train")
+    node = pod["spec"]["nodeName"]
+    packages = park.host(node).run(PACKAGES)
+    arguments = ("-e", f"cluster_disruption_policy={policy}", "-e", "cluster_disruption_wait=10")
+    run = park.upgrade(NEW, "--limit", node, *arguments).expect_success()
+    blocking = f"default/{pod['metadata']['name']} (ReplicaSet "
+    assert f"{node} is left for a later run" in run.output and blocking in " ".join(run.output.split())
+    assert park.in_use(node) and park.host(node).run(PACKAGES) == packages
+    assert park.cluster.pod_of("train")["metadata"]["uid"] == pod["metadata"]["uid"]
+    entry = json.loads(park.host(node).run("cat /var/lib/gpulab/deferred.json"))["driver-upgrade"]
+    assert entry["pending"] == f"the NVIDIA driver to {NEW}" and entry["users"][0].startswith(blocking)
+    planned = play(park.lab.path, playbook="playbooks/plan.yml").expect_success()
+    assert f"deferred since {entry['since']}" in " ".join(planned.output.split())
+
+
 def test_a_drain_that_a_disruption_budget_blocks_releases_the_node(park: Park) -> None:
     pod = park.cluster.pod_of("train")
     node = pod["spec"]["nodeName"]
@@ -102,6 +119,8 @@ def test_nodes_are_drained_one_after_the_other_and_the_job_continues(park: Park)
     assert park.versions() == {"gpu1": NEW, "gpu2": NEW}
     assert {task for _, task in foreseen.changed()} <= run.changed_tasks()
     assert park.in_use("gpu1") and park.in_use("gpu2")
+    for host in park.inventory.workers:
+        assert host.run("cat /var/lib/gpulab/deferred.json 2>/dev/null || true") == "", "a deferral outlived the change"
     assert park.cluster.pod_of("train")["metadata"]["uid"] != before["metadata"]["uid"]
     assert park.cluster.allocatable_gpus() == park.inventory.expected_gpus()
     park.cluster.kubectl("delete", "deployment", "train", "--wait")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from support.cluster import Cluster, gpu_deployment
 from support.hosts import Host
 from support.lab import Lab, running
 from support.play import play, refused, variables
@@ -122,3 +124,55 @@ def test_a_second_run_needs_the_same_answers_and_changes_nothing(lab: Lab) -> No
     play(lab.path, "-e", f"@{lab.directory / 'answers.yml'}").expect_unchanged()
     words = refused(lab.path)
     assert f"containerd.io {NEWER} is installed" in words and "docker.list" not in words
+
+
+# containerd restarts for another limit of its logs.
+RESTART = {"containerd_cri_settings": {"max_container_log_line_size": 32768}}
+
+
+def training() -> dict[str, Any]:
+    """Return a Deployment with a GPU whose pods ask for 5 seconds to end, and leave their deadline on the host."""
+    (deployment,) = gpu_deployment("saving")
+    spec = deployment["spec"]["template"]["spec"]
+    field = {"fieldPath": "metadata.annotations['gpulab.io/disruption-deadline']"}
+    spec["terminationGracePeriodSeconds"] = 5
+    spec["volumes"] = [
+        *spec.get("volumes", []),
+        {"name": "saved", "hostPath": {"path": "/srv/saved", "type": "DirectoryOrCreate"}},
+        {"name": "podinfo", "downwardAPI": {"items": [{"path": "deadline", "fieldRef": field}]}},
+    ]
+    container = spec["containers"][0]
+    mounts = [{"name": name, "mountPath": f"/{name}"} for name in ("saved", "podinfo")]
+    container["volumeMounts"] = [*container.get("volumeMounts", []), *mounts]
+    save = 'sleep 20; read -r deadline < /podinfo/deadline; echo "$deadline" > /saved/deadline; exit'
+    container["command"] = ["/bin/sh", "-c", f"trap '{save}' TERM; while :; do sleep 0.2; done"]
+    return deployment
+
+
+def test_a_restart_is_deferred_while_a_job_runs(lab: Lab) -> None:
+    cluster = Cluster.of(lab.inventory())
+    gpu1 = lab.inventory().hosts["gpu1"]
+    cluster.apply(training())
+    pod = cluster.pod_of("saving")
+    began = gpu1.run("systemctl show -p ActiveEnterTimestamp containerd")
+    arguments = ("-e", f"@{lab.directory / 'answers.yml'}", *variables(**RESTART))
+    run = play(lab.path, *arguments, *variables(cluster_disruption_policy="defer")).expect_success()
+    assert f"default/{pod['metadata']['name']} (ReplicaSet " in " ".join(run.output.split())
+    assert gpu1.run("systemctl show -p ActiveEnterTimestamp containerd") == began
+    (entry,) = json.loads(lab.report.read_text())["hosts"]["gpu1"]["deferred"]
+    assert entry["users"][0].startswith(f"default/{pod['metadata']['name']} ")
+
+
+def test_a_signalled_job_saves_its_work_before_the_restart(lab: Lab) -> None:
+    cluster = Cluster.of(lab.inventory())
+    gpu1 = lab.inventory().hosts["gpu1"]
+    arguments = ("-e", f"@{lab.directory / 'answers.yml'}", *variables(**RESTART))
+    policy = variables(cluster_disruption_policy="signal", cluster_disruption_wait=90)
+    play(lab.path, *arguments, *policy).expect_success()
+    # It has had longer than the 5 seconds that it asks for.
+    assert gpu1.run("test -e /srv/saved/deadline && echo saved").strip() == "saved"
+    assert gpu1.run("cat /var/lib/gpulab/deferred.json 2>/dev/null || true") == ""
+    assert json.loads(lab.report.read_text())["hosts"]["gpu1"]["deferred"] == []
+    assert not cluster.get("node", "gpu1")["spec"].get("unschedulable")
+    cluster.kubectl("delete", "deployment", "saving", "--wait")
+    play(lab.path, *arguments).expect_unchanged()

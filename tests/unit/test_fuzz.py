@@ -394,7 +394,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         lambda text: named("filter.containerd.containerd_state")([{"path": "/etc/c", "text": text}]), [CONTAINERD]
     ),
     "table of NFS exports": Campaign(
-        through("filter.storage.nfs_export_differences", "/srv/cache", "/srv/cache 10.0.0.1(rw,sync)"),
+        through("plugin_utils._nfs.differences", "/srv/cache", "/srv/cache 10.0.0.1(rw,sync)"),
         [ETAB],
     ),
     "page of a report": Campaign(

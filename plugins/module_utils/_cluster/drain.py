@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from .._errors import DomainError
+from .._words import written
 from .api import BUSY, Api, ApiError
 from .objects import Object, full_name, phase
 from .waiting import until_gone
 from .watching import Watch
 
+_ENDED = ("Succeeded", "Failed")
 _MIRROR = "kubernetes.io/config.mirror"
 _GONE = 404
 # Source: https://github.com/kubernetes/api/blob/master/policy/v1/types.go
 _BUDGET = "DisruptionBudget"
+# For the programs of a pod that is about to be evicted: when it is killed at the latest, in UTC.
+DEADLINE = "gpulab.io/disruption-deadline"
+_DEFAULT_GRACE = 30
 
 
 class DrainError(DomainError):
@@ -28,7 +35,7 @@ def to_evict(pods: Sequence[Object]) -> list[Object]:
     return [
         pod
         for pod in pods
-        if phase(pod) not in ("Succeeded", "Failed")
+        if phase(pod) not in _ENDED
         and _MIRROR not in (pod["metadata"].get("annotations") or {})
         and controller(pod) != "DaemonSet"
     ]
@@ -36,8 +43,28 @@ def to_evict(pods: Sequence[Object]) -> list[Object]:
 
 def controller(pod: Object) -> str:
     """The kind of what would make the pod again elsewhere, empty for a pod that nobody looks after."""
+    return str(_controller(pod).get("kind", ""))
+
+
+def _controller(pod: Object) -> Object:
     owners = pod["metadata"].get("ownerReferences") or []
-    return next((str(owner["kind"]) for owner in owners if owner.get("controller")), "")
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def described(pods: Sequence[Object], jobs: Collection[str]) -> dict[str, str]:
+    """Those of the pods that are ``jobs`` (UIDs) and have not ended, each with its controller."""
+    return {
+        str(pod["metadata"].get("uid")): full_name(pod) + (f" ({owner['kind']} {owner['name']})" if owner else "")
+        for pod in pods
+        for owner in (_controller(pod),)
+        if pod["metadata"].get("uid") in jobs and phase(pod) not in _ENDED
+    }
+
+
+def wait_for_jobs(api: Api, node: str, jobs: Collection[str], timeout: float) -> dict[str, str]:
+    """Wait until the pods ``jobs`` have ended; returns those that have not when the time is over."""
+    with Watch(api) as watch:
+        return until_gone(lambda: described(pods_on(watch, node), jobs), timeout, watch)
 
 
 def pods_on(api: Api | Watch, node: str) -> list[Object]:
@@ -54,35 +81,74 @@ def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
         )
 
 
-def drain(api: Api, node: str, timeout: float) -> list[str]:
-    """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over."""
+def grace_period(pod: Object, left: float) -> int:
+    """How long a pod with ``left`` seconds until its deadline may take to end: never less than it asks for."""
+    own = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
+    return max(_DEFAULT_GRACE if own is None else int(own), int(left))
+
+
+def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace: float = 0) -> list[str]:
+    """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over.
+
+    With ``grace``, the pods ``jobs`` learn by an annotation that they have so many seconds, and get them.
+    """
     evicted: list[str] = []
+    deadline = time.time() + grace
     refuse_unmanaged(node, to_evict(pods_on(api, node)))
     with Watch(api) as watch:
 
+        def evict(pod: Object) -> str:
+            if pod["metadata"].get("deletionTimestamp"):
+                return "it was told to end, but is still running"
+            if not grace or pod["metadata"].get("uid") not in jobs:
+                return _evict(api, pod, evicted)
+            _annotate(api, pod, written(deadline))
+            return _evict(api, pod, evicted, {"gracePeriodSeconds": grace_period(pod, deadline - time.time())})
+
         def look() -> list[str]:
             before = len(evicted)
-            left = [f"- {full_name(pod)}: {_evict(api, pod, evicted)}" for pod in to_evict(pods_on(watch, node))]
+            left = [f"- {full_name(pod)}: {evict(pod)}" for pod in to_evict(pods_on(watch, node))]
             if len(evicted) > before:
                 watch.outdated()
             return left
 
-        left = until_gone(look, timeout, watch)
+        left = until_gone(look, grace + timeout, watch)
+        if left:
+            watch.outdated()
+            for pod in to_evict(pods_on(watch, node)):
+                if not pod["metadata"].get("deletionTimestamp"):
+                    _annotate(api, pod, None)
     if left:
         listed = "\n".join(left)
-        raise DrainError(f"Error while draining node {node}: after {timeout:g} s there are still pods:\n{listed}")
+        raise DrainError(
+            f"Error while draining node {node}: after {grace + timeout:g} s there are still pods:\n{listed}"
+        )
     return evicted
 
 
-def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
+def _annotate(api: Api, pod: Object, deadline: str | None) -> None:
+    """Set the pod's deadline, or remove it from a pod that stays. One that has ended meanwhile needs none."""
+    meta = pod["metadata"]
+    if (meta.get("annotations") or {}).get(DEADLINE) == deadline:
+        return
+    try:
+        api.merge(_path(pod), {"metadata": {"annotations": {DEADLINE: deadline}}})
+    except ApiError as error:
+        if error.status != _GONE and not error.passing:
+            raise
+
+
+def _path(pod: Object) -> str:
+    return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _evict(api: Api, pod: Object, evicted: list[str], options: dict[str, Any] | None = None) -> str:
     """Ask for the pod's eviction, once it is granted no more; returns why it is still there."""
     meta = pod["metadata"]
-    if meta.get("deletionTimestamp"):
-        return "it was told to end, but is still running"
-    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}/eviction"
     names = {"name": meta["name"], "namespace": meta["namespace"]}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names}
     try:
-        api.create(path, {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names})
+        api.create(f"{_path(pod)}/eviction", {**body, **({"deleteOptions": options} if options else {})})
     except ApiError as error:
         said = str(error).partition(": ")[2]
         if error.status == BUSY and _BUDGET in error.causes:

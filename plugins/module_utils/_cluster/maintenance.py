@@ -10,7 +10,7 @@ that cordons or taints the node. So after any interruption, the next run knows t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from .._errors import DomainError
 from . import identity, nodes, records
 from .api import Api
-from .drain import DrainError, drain, pods_on, refuse_unmanaged, to_evict
+from .drain import DrainError, described, drain, pods_on, refuse_unmanaged, to_evict, wait_for_jobs
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name
 from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
@@ -32,10 +32,13 @@ _TAINT = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 @dataclass(frozen=True)
 class Plan:
     """``labels`` are set; those that begin with one of ``pause`` and are "true" say paused; ``leaving`` are pods
-    (NAMESPACE/value of their label ``app``) that leave the node for that."""
+    (NAMESPACE/value of their label ``app``) that leave the node for that. The pods ``jobs`` (UIDs) have ``grace``
+    seconds to end, before they are killed or, without ``drain``, before the wait for them ends."""
 
     policy: str = CORDON
     drain: bool = False
+    jobs: Collection[str] = ()
+    grace: float = 0
     labels: Mapping[str, str] = field(default_factory=dict)
     pause: Sequence[str] = ()
     leaving: Sequence[str] = ()
@@ -185,7 +188,9 @@ class Maintenance:
         self.change(partial(begun, self._purpose, data, plan))
         try:
             if plan.drain:
-                self._drain(plan.timeout)
+                self._drain(plan)
+            elif plan.jobs and plan.grace and not self._check:
+                wait_for_jobs(self._api, self._name, plan.jobs, plan.grace)
         except DrainError:
             if fresh:
                 self.end()
@@ -215,13 +220,17 @@ class Maintenance:
             before, self.node = nodes.change(self._api, self._name, self._doing, plan)
         self.changed |= self.node != before
 
-    def _drain(self, timeout: float) -> None:
+    def jobs(self, uids: Collection[str]) -> dict[str, str]:
+        """Those of these pods that are on the node and have not ended, by UID, each with its controller."""
+        return described(pods_on(self._api, self._name), uids) if uids else {}
+
+    def _drain(self, plan: Plan) -> None:
         if self._check:
             waiting = to_evict(pods_on(self._api, self._name))
             refuse_unmanaged(self._name, waiting)
             self.evicted = [full_name(pod) for pod in waiting]
         else:
-            self.evicted = drain(self._api, self._name, timeout)
+            self.evicted = drain(self._api, self._name, plan.timeout, plan.jobs, plan.grace)
         self.changed |= bool(self.evicted)
 
     def _wait_until_gone(self, plan: Plan) -> None:

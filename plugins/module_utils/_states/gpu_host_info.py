@@ -13,7 +13,7 @@ from typing import Any
 from .._apt.key import ending_keys
 from .._containerd.files import config_files
 from .._errors import DomainError
-from .._files import moved_aside
+from .._files import deferred, moved_aside
 from .._kubeadm.info import certs_info
 from .._kubeadm.run import Kubeadm
 from .._nvidia.gpu_state import gpu_state
@@ -42,6 +42,7 @@ def ensure(module: Any) -> dict[str, Any]:
         "given_back": settled,
         "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
         "moved_aside": moved_aside(top),
+        "deferred": deferred(top),
         **read(top, params["packages"], os.uname().release),
         "containerd_files": files,
         "certificates": _certificates(module) if params["certificates"] else {},

@@ -48,6 +48,7 @@ _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
 # Prometheus considers a sample stale after 5 minutes.
 _LONGEST_INTERVAL = 300
+_LONGEST_DISRUPTION_WAIT = 24 * 3600
 # Roles with a package repository.
 _REPOSITORIES = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
@@ -292,6 +293,11 @@ def _interval(value: Any) -> Iterator[str]:
         yield f"it must be 1 to {_LONGEST_INTERVAL} seconds, not {value}"
 
 
+def _disruption_wait(value: Any) -> Iterator[str]:
+    if not 1 <= int(value) <= _LONGEST_DISRUPTION_WAIT:
+        yield f"it must be 1 to {_LONGEST_DISRUPTION_WAIT} seconds, not {value}: to wait longer, defer and run again"
+
+
 def _benchmark_timeout(value: Any) -> Iterator[str]:
     if not SHORTEST_TIMEOUT <= int(value) <= LONGEST_TIMEOUT:
         yield f"it must be {SHORTEST_TIMEOUT} to {LONGEST_TIMEOUT} seconds, not {value}"
@@ -313,6 +319,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "nvidia_driver_upgrade_serial": _serial,
     "cluster_serial": _serial,
     "cluster_lease_duration": _lease,
+    "cluster_disruption_wait": _disruption_wait,
     "nvidia_driver_root": _directory,
     "kubeadm_cluster_configuration": _cluster_configuration,
     "kubeadm_timeouts": _timeouts,

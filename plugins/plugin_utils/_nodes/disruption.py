@@ -8,37 +8,73 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-IGNORE, DRAIN = "ignore", "drain"
+IGNORE, DRAIN, WAIT, SIGNAL, DEFER = "ignore", "drain", "wait", "signal", "defer"
+# What evicts pods, and what gives them time.
+_EVICTS, _WAITS = (DRAIN, SIGNAL), (WAIT, SIGNAL)
 Entry = Mapping[str, Any]
 
 
 def decide(
-    policy: str, node: str, change: str, pods: Sequence[Entry], processes: Sequence[Entry], held: bool = False
+    policy: str,
+    node: str,
+    change: str,
+    pods: Sequence[Entry],
+    processes: Sequence[Entry],
+    held: bool = False,
+    wait: float | str = 0,
+    may_defer: bool = True,
+    owners: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the ``refusal``, whether to ``drain``, and a ``warning`` about the data that the drain deletes.
+    """Return the ``refusal``, or the ``action`` on which the policy decides (drain, signal, wait or defer, empty to
+    continue), the ``users``, and a ``warning`` about the data that a drain deletes. A policy that is not known here
+    refuses.
 
     ``pods`` were given a GPU by the kubelet (gpu_pods_info), ``processes`` are the others that have one open
-    (nvidia_driver_users_info), ``held``: the node is cordoned, and drained if the policy says so. A policy that is not
-    known here refuses.
+    (nvidia_driver_users_info), ``held``: the node is cordoned, and drained if the policy says so. ``wait`` is how long
+    pods may continue, in seconds; ``owners`` names them with their controllers, by UID.
     """
-    # What still runs on a node that is held has started meanwhile, and has not been asked about.
-    refuses = policy != IGNORE if held else policy not in (IGNORE, DRAIN)
-    users = [*map(_pod, pods), *([] if held else map(_process, processes))]
+    evicts = policy in _EVICTS
+    uids = [str(pod.get("uid") or "") for pod in pods]
+    names = [(owners or {}).get(uid) or _pod(pod) for uid, pod in zip(uids, pods)]
+    # Of processes only those that were waited for count again on a node that is held.
+    users = [*names, *([] if held and policy != WAIT else map(_process, processes))]
     volumes = "; ".join(f"{_pod(pod)}: {', '.join(pod['empty_dirs'])}" for pod in pods if pod.get("empty_dirs"))
     lost = f"Draining {node} deletes what pods have in emptyDir volumes: {volumes}" if volumes else ""
+    action = _action(policy, bool(pods), held, may_defer) if users else ""
     return {
-        "refusal": _refusal(node, change, users, lost, held) if users and refuses else "",
-        "drain": policy == DRAIN and bool(pods) and not refuses,
-        "warning": lost if policy == DRAIN and not refuses else "",
+        "refusal": _refusal(node, change, users, lost, held and policy != WAIT, may_defer)
+        if action == "refuse"
+        else "",
+        "action": "" if action == "refuse" else action,
+        "evict": evicts,
+        "grace": float(wait) if policy in _WAITS else 0,
+        "jobs": [uid for uid in uids if uid],
+        "users": users,
+        "warning": lost if evicts and action != "refuse" else "",
     }
 
 
-def _refusal(node: str, change: str, users: Sequence[str], lost: str, held: bool) -> str:
-    what = "pods that have been started meanwhile use" if held else "it would interrupt what uses"
+def _action(policy: str, pods: bool, held: bool, may_defer: bool) -> str:
+    """What is done about users. Pods that run on a node that is held have started meanwhile, or were waited for."""
+    if policy == IGNORE:
+        return ""
+    if policy == DEFER or (policy == WAIT and held):
+        return DEFER if may_defer else "refuse"
+    if policy == WAIT:
+        return WAIT
+    if policy in _EVICTS and not held:
+        return policy if pods else ""
+    return "refuse"
+
+
+def _refusal(node: str, change: str, users: Sequence[str], lost: str, started: bool, may_defer: bool) -> str:
+    defer = "=defer (leave this node for a later run) or " if may_defer else ""
+    what = "pods that have been started meanwhile use" if started else "it would interrupt what uses"
     return (
         f"Error while preparing {change}: {what} the GPUs of {node}: {', '.join(users)}. Wait "
-        "until they finish and run again, or choose with -e cluster_disruption_policy=drain (evict pods first) or "
-        "=ignore (continue at their risk)." + (f" {lost}." if lost else "")
+        "until they finish and run again, or choose with -e cluster_disruption_policy=drain (evict pods first), "
+        f"=signal (evict them, with time to save), =wait (until they end), {defer}=ignore (continue at their risk)."
+        + (f" {lost}." if lost else "")
     )
 
 

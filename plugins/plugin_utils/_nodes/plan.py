@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from .deferral import described
+
 NONE, SKIP, CREATE, JOIN, JOIN_CONTROL_PLANE, CHANGE = "none", "skip", "create", "join", "join_control_plane", "change"
 _JOINS = (JOIN, JOIN_CONTROL_PLANE)
 # These roles may restart or replace what running pods need.
@@ -18,13 +20,15 @@ Variables = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Host:
-    """``member``: whether the host is a node of a cluster, None if it was not read. ``pending`` is by role."""
+    """``member``: whether the host is a node of a cluster, None if it was not read. ``pending`` is by role,
+    ``deferred`` is the text of its record of deferred changes."""
 
     name: str
     control_plane: bool
     member: bool | None
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
     serial: str = "1"
+    deferred: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> H
         bool(found["cluster"]["finished"]) if found else None,
         variables.get("plan_pending") or {},
         str(variables.get("plan_serial", "1")),
+        str(found.get("deferred") or ""),
     )
 
 
@@ -64,6 +69,7 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     # A control plane that could not be read may have a cluster.
     exists = any(host.member is not False for host in control_planes)
     nodes = {host.name: _node(host, exists, control_planes) for host in hosts}
+    deferred = {host.name: described(host.deferred) for host in hosts if host.deferred}
     names = [host.name for host in control_planes]
     members = [host.name for host in control_planes if host.member]
     return {
@@ -75,6 +81,7 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
             "joining": [name for name, node in nodes.items() if node.step in _JOINS],
             **_order(hosts, nodes),
         },
+        "deferred": deferred,
     }
 
 
@@ -83,9 +90,9 @@ def _node(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
         return Node(SKIP, False, False, "the host was not read")
     if not host.member:
         return _entry(host, exists, control_planes)
-    if not host.pending:
-        return Node(NONE, True, False, "")
-    return Node(CHANGE, True, not _INTERRUPTING.isdisjoint(host.pending), f"pending: {', '.join(host.pending)}")
+    pending = [f"pending: {', '.join(host.pending)}"] if host.pending else []
+    why = "; ".join([*pending, *described(host.deferred)])
+    return Node(CHANGE if pending else NONE, True, not _INTERRUPTING.isdisjoint(host.pending), why)
 
 
 def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:

@@ -14,6 +14,7 @@ from ...module_utils._files import ASIDE
 from ...module_utils._nvidia_smi.faults import COMMANDS, DO_LOOK
 from ...module_utils._problem import Problem, make_problem, mark_commands, read, split_commands, together
 from ...module_utils._words import counted
+from .._nodes.deferral import sentence
 from .certificates import renewal
 from .drift import Row
 from .launch import problems as launch_problems
@@ -31,6 +32,7 @@ _ORDER = (
     "unproven",
     "fewer",
     "isolated",
+    "deferred",
     "drift",
     "xids",
     "launch",
@@ -119,6 +121,11 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
             do = mark_commands(text(row.get("advice")) or _OTHERWISE, texts(row.get("commands")))
             yield _action("drift", WARNING, "version_differs", host, difference.text, do)
     yield from _isolation(host, entry)
+    for each in dictionaries(entry.get("deferred")):
+        said = {name: text(each.get(name)) for name in ("since", "change", "pending")}
+        what = sentence({**said, "users": texts(each.get("users"))})
+        do = "Run the playbook again when they have finished, or with another cluster_disruption_policy."
+        yield _action("deferred", WARNING, "change_deferred", host, what, do)
     if text(entry.get("xids_failure")):
         what = f"the kernel log could not be read: {text(entry['xids_failure'])}"
         do = "Without it, errors of GPUs (Xids) are unknown. On the host, check: `journalctl -k`."

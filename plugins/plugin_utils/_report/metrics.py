@@ -15,7 +15,7 @@ from typing import Any
 from ...module_utils._benchmark.log import read_figures
 from .benchmark import measured_rows
 from .origin import severities
-from .read import Report, dictionaries, dictionary, number, text
+from .read import Report, dictionaries, dictionary, number, text, texts
 
 Sample = tuple[str, dict[str, str], int]
 
@@ -41,6 +41,7 @@ _HELP = {
     "gpulab_gpu_benchmark_timestamp_seconds": "Time at which the GPU was measured last.",
     "gpulab_problems": "Problems in the report, by severity.",
     "gpulab_version_drift": "Components of the node that differ from their pinned state.",
+    "gpulab_node_deferred_timestamp_seconds": "Time since when a change of the node is deferred.",
     "gpulab_certificate_expiration_timestamp_seconds": (
         "Time at which a certificate or the key of an apt source expires."
     ),
@@ -103,6 +104,12 @@ def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
         if isinstance(device.get("healthy"), bool):
             labels = {"node": node, "gpu": text(device.get("index")), "uuid": text(device.get("uuid"))}
             yield "gpulab_gpu_healthy", {**labels, "model": text(device.get("name"))}, int(device["healthy"])
+    for each in dictionaries(entry.get("deferred")):
+        since = _seconds(each.get("since"))
+        if since is not None:
+            labels = {name: text(each.get(name)) for name in ("change", "pending")}
+            users = ", ".join(texts(each.get("users")))
+            yield "gpulab_node_deferred_timestamp_seconds", {"node": node, **labels, "users": users}, since
     versions = dictionaries(entry.get("versions"))
     if versions:
         yield "gpulab_version_drift", {"node": node}, sum(row.get("drift") is True for row in versions)

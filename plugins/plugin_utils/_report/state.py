@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .._nodes.deferral import deferrals
 from .actions import API_UNREAD, actions, api_unread
 from .benchmark import keep_figures
 from .drift import compare, settle
@@ -95,6 +96,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         else {},
         "versions": [row.fields() for row in compare(reading, pins)],
         "moved_aside": [each for each in texts(reading.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
+        "deferred": [each.fields() for each in (deferrals(text(reading.get("deferred"))) or {}).values()],
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
             for key, authority in (("certificates", False), ("certificate_authorities", True))

@@ -67,7 +67,7 @@ def todo(actions: list[dict[str, Any]], options: str = "") -> tuple[Todo, ...]:
 def remedy(do: str, commands: Iterable[str] = (), options: str = "") -> tuple[tuple[Piece, ...], ...]:
     """Return the paragraphs of an advice: sentences, and each command that follows a colon or another such command."""
     paragraphs: list[list[Piece]] = [[]]
-    for command in commands:
+    for command in filter(None, commands):
         before, found, rest = do.partition(command)
         if not found:
             continue

@@ -162,6 +162,14 @@ def containerd_refused(place: Path) -> Story:
     return story
 
 
+def containerd_deferred(place: Path) -> Story:
+    """The same with the policy defer: gpu1 is left for a later run, and verified with what it has."""
+    story = containerd_pending(place, "gpu1", "gpu2")
+    story.answer("gpu_pods_info", {"pods": []}, host="gpu2")
+    story.settings["cluster_disruption_policy"] = "defer"
+    return story
+
+
 def sharing_pending(place: Path) -> Story:
     """Each GPU of gpu1 is to be partitioned into MIG devices."""
     story = finished(place)
@@ -191,6 +199,7 @@ def failing_host(place: Path) -> Story:
 
 SITUATIONS = [
     *(bare, finished, worker_joins, driver_pending, containerd_pending, lost_host, containerd_refused),
+    containerd_deferred,
     *(sharing_pending, silent_host, failing_host),
 ]
 

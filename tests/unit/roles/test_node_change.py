@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stubbed_site import Site
 
+WORKERS = [f"gpu{number}" for number in range(1, 8)]
 PLAYBOOK = """
 - name: Interrupt
   hosts: gpu1
@@ -71,3 +74,105 @@ def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Pa
         re.sub("kubeconfig[0-9]*", "kubeconfig", file["path"]) for file in files if file.get("state") == "absent"
     ]
     assert removed == ([] if of_the_play else [str(kubeconfig), f"{kubeconfig}.patience"] * 2)
+
+
+HOLD = """
+- name: Interrupt
+  hosts: workers
+  gather_facts: false
+  tasks:
+    - name: Ask
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.node_change
+        tasks_from: hold
+      vars:
+        cluster_disruption_policy: "{{ policies[inventory_hostname] }}"
+        node_change_may_defer: "{{ inventory_hostname != 'gpu6' }}"
+        node_change_reason: a restart
+    - name: Restart
+      gpulab.kubernetes.managed_service:
+        name: containerd
+    - name: Go on
+      ansible.builtin.include_role:
+        name: gpulab.kubernetes.node_change
+        tasks_from: release
+      when: node_change_drained | default(false)
+
+- name: Go on with all hosts
+  hosts: workers
+  gather_facts: false
+  tasks:
+    - name: Read the host
+      gpulab.kubernetes.gpu_host_info:
+"""
+# gpu5 and gpu6 wait in vain, gpu7 has no users.
+POLICIES = dict(zip(WORKERS, ("drain", "signal", "wait", "defer", "wait", "wait", "signal"), strict=True))
+EARLIER = {"since": "2026-11-01T10:00:00Z", "change": "a restart", "users": ["team/old"], "pending": "containerd: x"}
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Site]:
+    site = Site(tmp_path_factory.mktemp("site"), WORKERS)
+    pod = {"uid": "u1", "namespace": "team", "name": "train", "empty_dirs": []}
+    site.answer("gpu_pods_info", {"pods": [pod]})
+    site.answer("gpu_pods_info", {"pods": []}, '"timeout": 10', host="gpu3")
+    site.answer("gpu_pods_info", {"pods": []}, host="gpu7")
+    site.answer("node_maintenance", {"changed": True, "jobs": {"u1": "team/train (Job train)"}})
+    settings = {
+        "cluster_node_name": "{{ inventory_hostname }}",
+        "cluster_api_kubeconfig": "/nowhere",
+        "cluster_disruption_wait": "90",
+        "ansible_become": False,
+        "policies": POLICIES,
+        "preflight_host": {"deferred": json.dumps({"disruption": EARLIER})},
+        "plan_pending": {"containerd": ["configuration"]},
+    }
+    return *site.play(HOLD, settings), site
+
+
+def by_host(site: Site, module: str) -> dict[str, list[dict[str, Any]]]:
+    calls = [event for event in site.events() if event["event"] == "call" and event["module"] == module]
+    return {name: [call["args"] for call in calls if call["host"] == name] for name in WORKERS}
+
+
+def test_a_deferred_change_ends_the_play_for_its_host_and_no_other(held: tuple[int, str, Site]) -> None:
+    _status, output, site = held
+    changed = {name: bool(calls) for name, calls in by_host(site, "managed_service").items()}
+    assert changed == {name: name not in ("gpu4", "gpu5", "gpu6") for name in WORKERS}, output
+    # All but the one whose change can't be deferred are there again in the next play.
+    read = {name for name, calls in by_host(site, "gpu_host_info").items() if calls}
+    assert read == {*WORKERS} - {"gpu6"}
+    assert "gpu6: it would interrupt what uses" not in output and "failed=1" in output
+
+
+def test_each_policy_asks_the_api_for_what_it_needs(held: tuple[int, str, Site]) -> None:
+    _status, _output, site = held
+    asked = {
+        name: [(call["state"], call["drain"], call["grace"], call["jobs"]) for call in calls]
+        for name, calls in by_host(site, "node_maintenance").items()
+    }
+    waited = ("begun", False, 90.0, ["u1"])
+    assert asked == {
+        "gpu1": [("begun", True, 0, ["u1"]), ("ended", False, 0, [])],
+        "gpu2": [("begun", True, 90.0, ["u1"]), ("ended", False, 0, [])],
+        "gpu3": [waited, ("ended", False, 0, [])],
+        "gpu4": [("ended", False, 0, ["u1"])],
+        "gpu5": [waited, ("ended", False, 0, ["u1"])],
+        "gpu6": [waited, ("ended", False, 0, [])],
+        "gpu7": [],
+    }
+
+
+def test_who_blocks_a_deferred_change_is_recorded_and_shown(held: tuple[int, str, Site]) -> None:
+    _status, output, site = held
+    written = {name: calls for name, calls in by_host(site, "managed_files").items() if calls}
+    assert set(written) == {"gpu4", "gpu5"}
+    for calls in written.values():
+        (file,) = calls[0]["files"]
+        assert file["path"] == "/var/lib/gpulab/deferred.json"
+        entry = {"since": EARLIER["since"], "change": "a restart", "users": ["team/train (Job train)"]}
+        assert json.loads(file["content"]) == {"disruption": {**entry, "pending": "containerd: configuration"}}
+    told = " ".join(output.split())
+    assert (
+        "WARNING: gpu4 is left for a later run: a restart would interrupt what uses its GPUs: team/train (Job" in told
+    )

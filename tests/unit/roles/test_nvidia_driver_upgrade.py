@@ -240,6 +240,61 @@ def test_pods_with_gpus(site: Upgrade, policy: str) -> None:
     )
 
 
+TRAIN = {"uid": "u1", "namespace": "research", "name": "train-0", "empty_dirs": []}
+SHELL = {"pid": 7, "name": "python3", "unit": "", "pod": "", "devices": []}
+
+
+@pytest.mark.parametrize(
+    ("policy", "pods", "processes", "calls"),
+    [
+        ("defer", [TRAIN], [], ["node_maintenance ended"]),
+        ("defer", [], [SHELL], ["node_maintenance ended"]),
+        ("wait", [TRAIN], [], ["node_maintenance begun", "node_maintenance ended"]),
+        ("wait", [], [SHELL], ["node_maintenance begun", "node_maintenance ended"]),
+    ],
+)
+def test_a_node_in_use_is_left_for_a_later_run(
+    site: Upgrade, policy: str, pods: list[dict[str, Any]], processes: list[dict[str, Any]], calls: list[str]
+) -> None:
+    site.answer("gpu_pods_info", {"pods": pods})
+    site.answer("nvidia_driver_users_info", {"users": processes, "services": []})
+    status, output, found = site.run(cluster_disruption_policy=policy, cluster_disruption_wait=1)
+    assert status == 0, output
+    assert found == calls
+    (file,) = site.asked("managed_files")[-1]["files"]
+    entry = json.loads(file["content"])["driver-upgrade"]
+    assert entry["users"] == (["research/train-0"] if pods else ["python3 7"])
+    assert entry["pending"] == f"the NVIDIA driver to {NEW}"
+    # Of an interrupted upgrade the node may have half a driver.
+    record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
+    site.answer("k8s_info", node_with(record), '"Node"')
+    status, output, found = site.run(cluster_disruption_policy=policy, cluster_disruption_wait=1)
+    assert status != 0 and entry["users"][0] in output
+    assert found[-1:] == ([] if policy == "defer" else ["node_maintenance failed"])
+
+
+def test_a_node_that_becomes_free_in_time_is_changed(site: Upgrade) -> None:
+    site.answer("gpu_pods_info", {"pods": [TRAIN]})
+    site.answer("gpu_pods_info", {"pods": []}, '"timeout": 10')
+    record = json.dumps({"driver-upgrade": {"since": BEGAN, "change": "x", "users": ["y"], "pending": "z"}})
+    status, output, calls = site.run(cluster_disruption_policy="wait", host={**HOST, "deferred": record})
+    assert status == 0, output
+    assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
+    begun = site.asked("node_maintenance")[0]
+    assert (begun["drain"], begun["grace"], begun["jobs"]) == (False, 1800, ["u1"])
+    assert site.asked("managed_files")[-1]["files"] == [{"path": "/var/lib/gpulab/deferred.json", "state": "absent"}]
+
+
+def test_pods_that_are_signalled_get_the_wait_as_their_grace(site: Upgrade) -> None:
+    site.answer("gpu_pods_info", {"pods": [TRAIN]})
+    site.answer("gpu_pods_info", {"pods": []}, '"timeout": 10')
+    status, output, _calls = site.run(cluster_disruption_policy="signal", cluster_disruption_wait=300)
+    assert status == 0, output
+    begun = site.asked("node_maintenance")[0]
+    assert (begun["drain"], begun["grace"], begun["jobs"]) == (True, 300, ["u1"])
+    assert [each["grace"] for each in site.asked("node_maintenance")[1:]] == [0, 0]
+
+
 def test_a_process_of_nobody_is_named_and_not_stopped(site: Upgrade) -> None:
     users = [
         {"pid": 7, "name": "python3", "unit": "jupyter.service", "pod": "", "devices": []},

@@ -3,10 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.plan import disruption
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import deferral_file, disruption
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.deferral import deferrals, described
+from damaged import JSON
+from hypothesis import given
+from hypothesis import strategies as st
 
 TRAIN = {"uid": "0f1f", "namespace": "team", "name": "train", "empty_dirs": ["cache", "scratch"]}
 PLAIN = {"uid": "1a2b", "namespace": "team", "name": "eval", "empty_dirs": []}
@@ -14,37 +19,75 @@ NAMELESS = {"uid": "2c3d", "namespace": "", "name": "", "empty_dirs": []}
 SHELL = {"pid": 811, "name": "python3", "unit": ""}
 DAEMON = {"pid": 812, "name": "dcgm", "unit": "dcgm.service"}
 LOST = "Draining gpu1 deletes what pods have in emptyDir volumes: team/train: cache, scratch"
+NOW, LATER = "2026-11-27T10:00:00Z", "2026-11-28T10:00:00Z"
+ENTRY = {"since": NOW, "change": "a restart", "users": ["team/train (Job train)"], "pending": "containerd: service"}
 
 
 @pytest.mark.parametrize(
-    ("policy", "pods", "processes", "refused", "drain", "warning"),
+    ("policy", "pods", "processes", "refused", "action", "warning"),
     [
-        ("refuse", [], [], False, False, ""),
-        ("refuse", [PLAIN], [], True, False, ""),
-        ("refuse", [TRAIN], [], True, False, ""),
-        ("refuse", [], [SHELL], True, False, ""),
-        ("drain", [], [], False, False, ""),
-        ("drain", [PLAIN], [], False, True, ""),
-        ("drain", [PLAIN, TRAIN], [SHELL], False, True, LOST),
-        ("drain", [], [SHELL], False, False, ""),
-        ("ignore", [TRAIN], [SHELL], False, False, ""),
+        ("refuse", [], [], False, "", ""),
+        ("refuse", [PLAIN], [], True, "", ""),
+        ("refuse", [TRAIN], [], True, "", ""),
+        ("refuse", [], [SHELL], True, "", ""),
+        ("drain", [], [], False, "", ""),
+        ("drain", [PLAIN], [], False, "drain", ""),
+        ("drain", [PLAIN, TRAIN], [SHELL], False, "drain", LOST),
+        ("drain", [], [SHELL], False, "", ""),
+        ("signal", [], [], False, "", ""),
+        ("signal", [PLAIN, TRAIN], [SHELL], False, "signal", LOST),
+        ("signal", [], [SHELL], False, "", ""),
+        ("wait", [], [], False, "", ""),
+        ("wait", [TRAIN], [], False, "wait", ""),
+        ("wait", [], [SHELL], False, "wait", ""),
+        ("defer", [], [], False, "", ""),
+        ("defer", [TRAIN], [], False, "defer", ""),
+        ("defer", [], [SHELL], False, "defer", ""),
+        ("ignore", [TRAIN], [SHELL], False, "", ""),
         # Whatever else it is called, nothing is interrupted.
-        ("Drain", [PLAIN], [], True, False, ""),
+        ("Drain", [PLAIN], [], True, "", ""),
     ],
 )
 def test_the_policy_decides_what_happens_to_users_of_gpus(
-    policy: str, pods: list[Any], processes: list[Any], refused: bool, drain: bool, warning: str
+    policy: str, pods: list[Any], processes: list[Any], refused: bool, action: str, warning: str
 ) -> None:
-    found = disruption(pods, policy, "gpu1", "a restart", processes)
-    assert (bool(found["refusal"]), found["drain"], found["warning"]) == (refused, drain, warning)
+    found = disruption(pods, policy, "gpu1", "a restart", processes, wait=60)
+    assert (bool(found["refusal"]), found["action"], found["warning"]) == (refused, action, warning)
+    assert found["jobs"] == [pod["uid"] for pod in pods] and len(found["users"]) == len(pods) + len(processes)
+    assert found["evict"] == (policy in ("drain", "signal")) and found["grace"] == 60 * (policy in ("wait", "signal"))
 
 
-@pytest.mark.parametrize(("policy", "refused"), [("refuse", True), ("drain", True), ("ignore", False)])
-def test_a_pod_that_has_started_after_the_cordon_is_not_interrupted(policy: str, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("policy", "refused", "action"),
+    [
+        ("refuse", True, ""),
+        ("drain", True, ""),
+        ("signal", True, ""),
+        ("wait", False, "defer"),
+        ("defer", False, "defer"),
+        ("ignore", False, ""),
+    ],
+)
+def test_a_pod_that_has_started_after_the_cordon_is_not_interrupted(policy: str, refused: bool, action: str) -> None:
     found = disruption([TRAIN], policy, "gpu1", "a restart", [SHELL], held=True)
-    assert (bool(found["refusal"]), found["drain"], found["warning"]) == (refused, False, "")
+    assert (bool(found["refusal"]), found["action"], found["warning"]) == (refused, action, "")
     assert not refused or "pods that have been started meanwhile use the GPUs of gpu1: team/train" in found["refusal"]
     assert not disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["refusal"]
+
+
+def test_a_process_that_was_waited_for_in_vain_defers_the_change() -> None:
+    actions = {
+        policy: disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["action"]
+        for policy in ("refuse", "drain", "signal", "wait", "defer", "ignore")
+    }
+    assert {policy for policy, action in actions.items() if action} == {"wait"}
+
+
+@pytest.mark.parametrize(("policy", "held"), [("defer", False), ("defer", True), ("wait", True)])
+def test_what_can_not_be_deferred_is_refused(policy: str, held: bool) -> None:
+    found = disruption([TRAIN], policy, "gpu1", "a restart", held=held, may_defer=False)
+    assert found["action"] == "" and "team/train" in found["refusal"] and "=defer" not in found["refusal"]
+    assert disruption([TRAIN], "wait", "gpu1", "a restart", may_defer=False)["action"] == "wait"
 
 
 def test_a_refusal_names_each_user_and_the_ways_out() -> None:
@@ -53,5 +96,76 @@ def test_a_refusal_names_each_user_and_the_ways_out() -> None:
         "Error while preparing a restart of containerd: it would interrupt what uses the GPUs of gpu1: team/train, "
         "pod 2c3d, python3 811, dcgm 812 dcgm.service. "
     )
-    assert "cluster_disruption_policy=drain" in refusal and "=ignore" in refusal
+    assert "cluster_disruption_policy=drain" in refusal
+    assert all(f"={policy} (" in refusal for policy in ("drain", "signal", "wait", "defer", "ignore"))
     assert refusal.endswith(f" {LOST}.")
+
+
+def test_users_are_named_with_their_controllers_if_the_api_was_asked() -> None:
+    owners = {"0f1f": "team/train (Job train)"}
+    found = disruption([TRAIN, PLAIN], "defer", "gpu1", "a restart", [SHELL], owners=owners)
+    assert found["users"] == ["team/train (Job train)", "team/eval", "python3 811"]
+
+
+def record(text: str = "", purpose: str = "disruption", now: str = NOW, **more: Any) -> dict[str, Any]:
+    given = {"change": "a restart", "pending": {"containerd": ["service"]}, "users": ENTRY["users"], **more}
+    return deferral_file(text, purpose, now=now, **given)
+
+
+def test_a_deferral_is_recorded_until_the_change_is_made() -> None:
+    first = record()
+    assert first["path"] == "/var/lib/gpulab/deferred.json" and json.loads(first["content"]) == {"disruption": ENTRY}
+    both = record(first["content"], "driver-upgrade", LATER, pending="the NVIDIA driver to 595")
+    assert described(both["content"]) == [
+        f"a restart is deferred since {NOW} (pending: containerd: service): team/train (Job train) use its GPUs",
+        f"a restart is deferred since {LATER} (pending: the NVIDIA driver to 595): team/train (Job train) use its GPUs",
+    ]
+    made = record(both["content"], users=[])
+    assert list(json.loads(made["content"])) == ["driver-upgrade"]
+    assert record(made["content"], "driver-upgrade", users=[]) == {"path": first["path"], "state": "absent"}
+
+
+def test_a_change_that_is_deferred_again_keeps_its_beginning() -> None:
+    again = json.loads(record(record()["content"], now=LATER, users=["team/eval"])["content"])["disruption"]
+    assert (again["since"], again["users"]) == (NOW, ["team/eval"])
+
+
+DAMAGED = [
+    "{",
+    "[]",
+    "\ud800",
+    "[" * 100000,
+    "x" * 70000,
+    json.dumps({"disruption": ENTRY}) + " " * 70000,
+    json.dumps({"gpu-isolation": ENTRY}),
+    json.dumps({"disruption": []}),
+    json.dumps({"disruption": {**ENTRY, "more": 1}}),
+    json.dumps({"disruption": {**ENTRY, "since": "yesterday"}}),
+    json.dumps({"disruption": {**ENTRY, "since": 7}}),
+    json.dumps({"disruption": {**ENTRY, "users": "team/train"}}),
+    json.dumps({"disruption": {**ENTRY, "users": [{}]}}),
+    json.dumps({"disruption": {**ENTRY, "users": ["x"] * 33}}),
+    json.dumps({"disruption": {**ENTRY, "change": "\x1b[2J"}}),
+    json.dumps({"disruption": {**ENTRY, "change": "a\nb"}}),
+    json.dumps({"disruption": {**ENTRY, "pending": "x" * 301}}),
+]
+
+
+@pytest.mark.parametrize("text", [*DAMAGED, None, 7, {"disruption": ENTRY}])
+def test_a_record_that_this_collection_can_not_have_written_is_not_believed(text: Any) -> None:
+    assert deferrals(text) is None
+    assert described(text) == ["the record of its deferred changes can't be read (/var/lib/gpulab/deferred.json)"]
+    assert json.loads(record(text)["content"]) == {"disruption": ENTRY}
+    assert record(text, users=[])["state"] == "absent"
+
+
+@given(st.one_of(JSON.map(json.dumps), st.text(), st.binary().map(lambda data: data.decode("utf-8", "replace"))))
+def test_any_text_is_read_into_known_printable_fields(text: str) -> None:
+    for line in described(text):
+        assert line.isprintable() and line.isascii()
+
+
+@given(st.text(), st.lists(st.text(), min_size=1), st.text())
+def test_what_is_written_can_be_read_again(change: str, users: list[str], pending: str) -> None:
+    written = record(change=change, users=users, pending=pending)["content"]
+    assert list(deferrals(written) or {}) == ["disruption"]

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -53,6 +54,26 @@ def test_each_host_has_one_step(hosts: dict[str, dict[str, Any]], steps: dict[st
 def test_a_pending_change_is_named() -> None:
     node = planned({"cp1": host(True, {"host": ["swap"], "containerd": ["packages"]})})["hosts"]["cp1"]
     assert node == {"step": "change", "member": True, "interrupts": True, "why": "pending: host, containerd"}
+
+
+ENTRY = {"since": "2026-11-27T10:00:00Z", "change": "a restart", "users": ["team/train"], "pending": "containerd: x"}
+
+
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        (json.dumps({"disruption": ENTRY}), "a restart is deferred since 2026-11-27T10:00:00Z"),
+        ("{", "the record of its deferred changes can't be read"),
+    ],
+)
+@pytest.mark.parametrize(("pending", "step"), [(PACKAGES, "change"), ({}, "none")])
+def test_a_deferred_change_says_since_when(record: str, told: str, pending: dict[str, list[str]], step: str) -> None:
+    variables = host(True, pending)
+    variables["preflight_host"]["deferred"] = record
+    found = planned({"cp1": DONE, "gpu1": variables})
+    node = found["hosts"]["gpu1"]
+    assert node["step"] == step and told in node["why"] and node["why"].startswith("pending: " if pending else told)
+    assert list(found["deferred"]) == ["gpu1"] and told in found["deferred"]["gpu1"][0]
 
 
 @pytest.mark.parametrize("role", ["nvidia_driver", "containerd", "nvidia_container_toolkit"])

@@ -15,6 +15,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.actions import actions
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.drift import version_fits
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.metrics import metrics
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.origin import cluster_name
 from hypothesis import given
 from hypothesis import strategies as st
@@ -283,6 +284,26 @@ def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> N
     last = found["actions"][-1]
     assert (last["severity"], last["problem"], last["host"]) == ("warning", "files_moved_aside", "gpu1")
     assert last["do"] == f"If no one needs them, remove them on gpu1: sudo rm -r {place}"
+
+
+def test_a_deferred_change_is_reported_with_what_blocks_it_and_since_when() -> None:
+    entry = {
+        "since": "2026-11-27T10:00:00Z",
+        "change": "a restart",
+        "users": ["team/train"],
+        "pending": "containerd: x",
+    }
+    found = state(proof(), {"gpu1": seen({"deferred": json.dumps({"disruption": entry})})}, SETTINGS)
+    (action,) = [each for each in found["actions"] if each["problem"] == "change_deferred"]
+    assert (action["severity"], action["host"]) == ("warning", "gpu1")
+    assert action["what"] == (
+        "a restart is deferred since 2026-11-27T10:00:00Z (pending: containerd: x): team/train use its GPUs"
+    )
+    labels = 'node="gpu1",change="a restart",pending="containerd: x",users="team/train"'
+    (line,) = [line for line in metrics(found).splitlines() if line.startswith("gpulab_node_deferred_timestamp")]
+    assert labels in line and line.endswith(" 1795773600")
+    hostile = state(proof(), {"gpu1": seen({"deferred": '{"disruption": {"users": ["\x1b[2J"]}}'})}, SETTINGS)
+    assert hostile["hosts"]["gpu1"]["deferred"] == []
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_good_variables_have_no_problems() -> None:
         (
             "cluster_disruption_policy",
             "maybe",
-            "cluster_disruption_policy must be one of: refuse, drain, ignore, got: maybe",
+            "cluster_disruption_policy must be one of: refuse, drain, wait, signal, defer, ignore, got: maybe",
         ),
         (
             "nvidia_driver_source",
@@ -207,6 +207,8 @@ def test_good_variables_have_no_problems() -> None:
         ("dcgm_exporter_namespace", "a_b", "it must consist of at most 63 lower-case letters"),
         ("dcgm_exporter_interval", 0, "it must be 1 to 300 seconds, not 0"),
         ("gpu_benchmark_namespace", "a_b", "it must consist of at most 63 lower-case letters"),
+        ("cluster_disruption_wait", 0, "it must be 1 to 86400 seconds, not 0"),
+        ("cluster_disruption_wait", "30m", "cluster_disruption_wait is of type str and we were unable to"),
         ("gpu_benchmark_timeout", 89, "it must be 90 to 86400 seconds, not 89"),
         ("nvidia_driver_upgrade_serial", "101%", "not '101%'"),
         ("nvidia_driver_upgrade_serial", "0.5", "not '0.5'"),

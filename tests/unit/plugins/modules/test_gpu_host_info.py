@@ -134,6 +134,18 @@ def test_files_that_were_moved_aside_are_named(root: Path, run_module: Any) -> N
     assert found == ["20261120T210001.000000Z", "20261121T000000.000000Z"]
 
 
+@pytest.mark.parametrize(
+    ("data", "text"), [(None, ""), (b"{}", "{}"), (b"\xff", "\ufffd"), (b"x" * 10**6, "x" * 65537)]
+)
+def test_the_record_of_deferred_changes_is_text_of_limited_length(
+    root: Path, run_module: Any, data: bytes | None, text: str
+) -> None:
+    if data is not None:
+        (root / "var/lib/gpulab").mkdir()
+        (root / "var/lib/gpulab/deferred.json").write_bytes(data)
+    assert run_module("gpu_host_info", {"root": str(root)})["deferred"] == text
+
+
 def test_a_bare_host_has_no_versions(root: Path, run_module: Any) -> None:
     found = run_module("gpu_host_info", {"packages": ["kubelet"], "root": str(root)})
     assert found["packages"] == {}

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,9 @@ class Host:
         (self.root / f"proc/{pid}").mkdir()
         (self.root / f"proc/{pid}/cgroup").write_text(cgroup)
 
-    def run(self) -> dict[str, Any]:
+    def run(self, timeout: float = 0) -> dict[str, Any]:
         args = {
+            "timeout": timeout,
             "kubelet_root": str(self.root / "kubelet"),
             "proc": str(self.root / "proc"),
             "pod_logs": str(self.root / "pods"),
@@ -55,6 +57,16 @@ def host(tmp_path: Path, run_module: Any) -> Host:
 
 def test_a_host_without_a_kubelet_has_no_pods(host: Host) -> None:
     assert host.run()["pods"] == []
+
+
+@pytest.mark.parametrize(("ends_after", "left"), [(0.3, 0), (60, 1)])
+def test_the_last_processes_of_a_pod_are_waited_for(host: Host, ends_after: float, left: int) -> None:
+    host.allocate(entry(TRAIN, "nvidia.com/gpu", {"0": ["GPU-1"]}))
+    host.process(10, f"0::/kubepods.slice/kubepods-pod{TRAIN.replace('-', '_')}.slice\n")
+    timer = threading.Timer(ends_after, lambda: (host.root / "proc/10/cgroup").unlink())
+    timer.start()
+    assert len(host.run(timeout=1 if left else 20)["pods"]) == left
+    timer.cancel()
 
 
 def test_only_running_pods_with_gpus_are_returned(host: Host) -> None:

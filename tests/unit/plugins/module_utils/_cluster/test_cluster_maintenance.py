@@ -6,12 +6,19 @@ from __future__ import annotations
 import copy
 import json
 import threading
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import DrainError, drain
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.drain import (
+    DEADLINE,
+    DrainError,
+    drain,
+    grace_period,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.maintenance import (
     Maintenance,
     Plan,
@@ -66,6 +73,7 @@ class FakeApi:
         self.refusal = BUDGET
         self.stubborn = False
         self.merges = 0
+        self.evictions: list[dict[str, Any]] = []
 
     def find(self, path: str) -> dict[str, Any]:
         return copy.deepcopy(self.node)
@@ -80,11 +88,17 @@ class FakeApi:
 
     def create(self, path: str, body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
+        self.evictions.append(body)
         if name in self.protected:
             raise self.refusal
         self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        if "/pods/" in path:
+            (found,) = [each for each in self.pods if path.endswith(f"/pods/{each['metadata']['name']}")]
+            known = found["metadata"].get("annotations", {})
+            found["metadata"]["annotations"] = {**known, **body["metadata"]["annotations"]}
+            return found
         self.merges += 1
         version = self.node["metadata"]["resourceVersion"]
         assert body["metadata"].get("resourceVersion") == version, "a change by others in between would be lost"
@@ -104,6 +118,47 @@ class FakeApi:
 
 def work(api: FakeApi, check: bool = False, purpose: str = DRIVER_UPGRADE) -> Maintenance:
     return Maintenance(api, "gpu1", purpose, check)  # type: ignore[arg-type]
+
+
+@given(st.none() | st.integers(0, 10**6), st.floats(-(10**6), 10**6))
+def test_no_pod_gets_less_time_to_end_than_it_asks_for(own: int | None, left: float) -> None:
+    spec = {} if own is None else {"terminationGracePeriodSeconds": own}
+    given_time = grace_period({"metadata": {}, "spec": spec}, left)
+    assert given_time >= (30 if own is None else own) and given_time >= int(left)
+
+
+def test_jobs_learn_their_deadline_and_get_what_is_left_of_the_wait() -> None:
+    api = FakeApi(pod("train-0", uid="u1"), pod("web-0", uid="u2"), pod("long-0", uid="u3"))
+    api.pods[2]["spec"]["terminationGracePeriodSeconds"] = 7200
+    trained = api.pods[0]
+    before = time.time()
+    work(api).begin({}, Plan(drain=True, jobs=["u1", "u3"], grace=600, timeout=1))
+    graces = {each["metadata"]["name"]: each.get("deleteOptions", {}) for each in api.evictions}
+    assert 590 <= graces["train-0"]["gracePeriodSeconds"] <= 600
+    # What is no job ends as in any drain, and a pod that asks for more time gets it.
+    assert graces["web-0"] == {} and graces["long-0"] == {"gracePeriodSeconds": 7200}
+    deadline = datetime.fromisoformat(trained["metadata"]["annotations"][DEADLINE].replace("Z", "+00:00"))
+    assert -1 <= deadline.timestamp() - (before + 600) <= 5
+
+
+def test_a_job_that_stays_keeps_no_deadline() -> None:
+    api = FakeApi(pod("train-0", uid="u1"))
+    api.protected = {"train-0"}
+    with pytest.raises(DrainError, match="team/train-0: a disruption budget protects it"):
+        work(api).begin({}, Plan(drain=True, jobs=["u1"], grace=0.2, timeout=0.2))
+    assert len(api.evictions) > 0 and api.pods[0]["metadata"]["annotations"] == {DEADLINE: None}
+    assert "unschedulable" not in api.node["spec"]
+
+
+@pytest.mark.parametrize(("phase", "left"), [("Running", {"u1": "team/train-0 (ReplicaSet rs)"}), ("Succeeded", {})])
+def test_a_wait_ends_with_the_jobs_or_the_time_and_evicts_nothing(phase: str, left: dict[str, str]) -> None:
+    api = FakeApi(pod("train-0", uid="u1"), pod("web-0", uid="u2"))
+    api.pods[0]["metadata"]["ownerReferences"][0]["name"] = "rs"
+    api.pods[0]["status"]["phase"] = phase
+    waiting = work(api)
+    waiting.begin({}, Plan(jobs=["u1"], grace=0.3))
+    assert api.evictions == [] and api.node["spec"] == {"unschedulable": True}
+    assert waiting.jobs(["u1"]) == left
 
 
 @pytest.mark.parametrize("cordoned", [False, True])

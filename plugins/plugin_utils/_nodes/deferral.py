@@ -1,0 +1,106 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record on a host of changes that are deferred until its GPUs are free. Pure.
+
+The text comes from the host, so it is read into known fields, and shown as printable text of limited length.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE, SHARING
+from ...module_utils._files import DEFERRED, LARGEST_DEFERRED
+from ...module_utils._words import moment
+
+PURPOSES = (DISRUPTION, DRIVER_UPGRADE, SHARING)
+_MOST_USERS, _LONGEST = 32, 300
+_UNPRINTABLE = re.compile(r"[^ -~]")
+
+
+@dataclass(frozen=True)
+class Deferral:
+    """``since`` is a time in UTC; ``users`` are the pods and processes that block the ``change``; ``pending`` is what
+    the host waits for."""
+
+    since: str
+    change: str
+    users: tuple[str, ...]
+    pending: str
+
+    def fields(self) -> dict[str, Any]:
+        return {**asdict(self), "users": list(self.users)}
+
+
+def sentence(entry: Mapping[str, Any]) -> str:
+    """The fields of a deferral as a sentence without a full stop."""
+    users = ", ".join(entry["users"])
+    return f"{entry['change']} is deferred since {entry['since']} (pending: {entry['pending']}): {users} use its GPUs"
+
+
+def deferrals(text: Any) -> dict[str, Deferral] | None:
+    """The deferrals in a record, by purpose; None for a record that can't be read."""
+    if not isinstance(text, str) or len(text) > LARGEST_DEFERRED:
+        return None
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or not found.keys() <= set(PURPOSES):
+        return None
+    entries = {purpose: _entry(found[purpose]) for purpose in PURPOSES if purpose in found}
+    read = {purpose: entry for purpose, entry in entries.items() if entry}
+    return read if len(read) == len(entries) else None
+
+
+def described(text: Any) -> list[str]:
+    """What the record of a host says, a sentence for each deferral."""
+    found = deferrals(text)
+    if found is None:
+        return [f"the record of its deferred changes can't be read ({DEFERRED})"]
+    return [sentence(each.fields()) for each in found.values()]
+
+
+def with_deferral(
+    text: Any, purpose: str, change: str, users: Iterable[str], pending: str | Mapping[str, Sequence[str]], now: str
+) -> dict[str, Any]:
+    """The file that records one more deferral, for managed_files. A deferral keeps its beginning."""
+    known = deferrals(text) or {}
+    since = known[purpose].since if purpose in known else now
+    if not isinstance(pending, str):
+        pending = "; ".join(f"{role}: {', '.join(what)}" for role, what in pending.items())
+    entry = Deferral(since, _clean(change), tuple(map(_clean, users))[:_MOST_USERS], _clean(pending))
+    return _file({**known, purpose: entry})
+
+
+def without_deferral(text: Any, purpose: str) -> dict[str, Any]:
+    """The file once nothing is deferred for this purpose."""
+    return _file({name: each for name, each in (deferrals(text) or {}).items() if name != purpose})
+
+
+def _file(entries: Mapping[str, Deferral]) -> dict[str, Any]:
+    if not entries:
+        return {"path": DEFERRED, "state": "absent"}
+    content = json.dumps({purpose: entry.fields() for purpose, entry in entries.items()}, sort_keys=True)
+    return {"path": DEFERRED, "content": f"{content}\n", "mode": "0644"}
+
+
+def _entry(found: Any) -> Deferral | None:
+    if not isinstance(found, dict) or found.keys() != {"since", "change", "users", "pending"}:
+        return None
+    users = found["users"]
+    if not isinstance(users, list) or len(users) > _MOST_USERS:
+        return None
+    texts = [found["since"], found["change"], found["pending"], *users]
+    if not all(isinstance(each, str) and each == _clean(each) for each in texts) or moment(found["since"]) is None:
+        return None
+    return Deferral(found["since"], found["change"], tuple(users), found["pending"])
+
+
+def _clean(text: str) -> str:
+    return _UNPRINTABLE.sub("?", text)[:_LONGEST]
