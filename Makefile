@@ -64,7 +64,7 @@ tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
 LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench docs site docs-tools docs-lint clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench release docs site docs-tools docs-lint clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -115,11 +115,10 @@ OLDER := plugins/module_utils plugins/modules roles
 older: # the rest of the unit tests on Python 3.11
 	@$(MAKE) unit-old OLD_TESTS="$(OLDER)"
 
-# Each scenario's name is that of the part of the lab that it needs.
 SCENARIOS := $(filter-out default,$(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml)))
 scenarios: venv # molecule's scenarios of single roles
 	@echo "scenarios: $(SCENARIOS)"
-	python -m lab build $(addprefix --with ,$(SCENARIOS))
+	python -m lab build --with docker --with minikube
 	for scenario in $(SCENARIOS); do molecule test --scenario-name "$$scenario"; done
 
 $(filter-out older scenarios,$(GROUPS)): venv
@@ -149,9 +148,15 @@ docs-lint: docs-tools
 
 site: docs-tools ## build the documentation's site, .cache/site/html/index.html (half a minute)
 	@echo "site: guides, and the reference by antsibull-docs"
-	export PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=collections
+	export PATH="$(CURDIR)/$(DOCS)/bin:$$PATH" ANSIBLE_COLLECTIONS_PATH=.cache/site/collections
 	rm -rf .cache/site
 	install -d -m 755 .cache/site/source/reference
+	# Only the public filters, which have their own documentation.
+	collection=.cache/site/collections/ansible_collections/gpulab/kubernetes
+	mkdir -p $$collection
+	git ls-files -co --exclude-standard galaxy.yml meta docs/docsite plugins roles | tar -cf - -T - | tar -xf - -C $$collection
+	rm $$collection/plugins/filter/*.py
+	cp docs/docsite/public_filters.py $$collection/plugins/filter/
 	antsibull-docs collection --use-current --squash-hierarchy --fail-on-error --dest-dir .cache/site/source/reference gpulab.kubernetes
 	git ls-files -co --exclude-standard '*.md' CHANGELOG.rst docs/images | tar -cf - -T - | tar -xf - -C .cache/site/source
 	mv .cache/site/source/README.md .cache/site/source/index.md
@@ -244,6 +249,24 @@ wandb-tools: # the environment for playbooks/wandb_launch.yml, which needs W&B's
 
 bench: venv ## print benchmark figures as JSON: site.yml, the same by hand, the second run
 	@python tests/bench/bench.py
+
+# CHECKS= leaves the tests out, where the same commit has passed them.
+CHECKS ?= test
+release: venv ## test and build a release of the collection, print the commands that publish it (CHECKS= builds only)
+	@version=$$(sed -n 's/^version: //p' galaxy.yml)
+	refuse() { echo "release: $$1. Nothing was built" >&2; exit 1; }
+	case $$version in *-*) refuse "galaxy.yml says $$version, which is no release; write the release's version there, in execution-environment*.yml and in plugins/module_utils/_first_run.py, run antsibull-changelog release, and commit";; esac
+	[ -z "$$(git status --porcelain)" ] || refuse "the checkout has changes that are not committed (git status)"
+	grep -qx "v$$version" CHANGELOG.rst || refuse "CHANGELOG.rst has no v$$version; run antsibull-changelog release, and commit"
+	[ -z "$$(ls changelogs/fragments)" ] || refuse "changelogs/fragments has changes that are in no release; a release has taken them all into CHANGELOG.rst"
+	! git rev-parse --quiet --verify "refs/tags/v$$version" >/dev/null || [ "$$(git rev-parse "v$$version^{commit}")" = "$$(git rev-parse HEAD)" ] || refuse "the tag v$$version belongs to another commit; a new release needs a new version"
+	for check in $(CHECKS); do $(MAKE) $$check; done
+	archive=gpulab-kubernetes-$$version.tar.gz
+	ansible-galaxy collection build --force --output-path . . >/dev/null
+	echo "release: $$archive, SHA-256 $$(sha256sum "$$archive" | cut -d ' ' -f 1). These commands publish it, with the execution environment:"
+	echo "  git tag --sign --message='Release $$version' v$$version $$(git rev-parse HEAD) && git push origin v$$version"
+	echo "  ansible-galaxy collection publish $$archive --token TOKEN"
+	echo "  ansible-builder build --tag REGISTRY/gpulab-ee:$$version && podman push REGISTRY/gpulab-ee:$$version"
 
 docs: venv ## generate the reference, docs/variables.md, docs/cuda.md and the versions table
 	@echo "docs: from argument specifications, ansible-doc, and the tables of versions and CUDA"

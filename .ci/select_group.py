@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Print the group of long tests that CI runs: one of those that test what HEAD changes, selected by the commit."""
+"""Print the group of long tests for CI: one of those that test HEAD's changes, selected by the commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-# The second one is for a branch that has been pushed, and for a commit that is checked out without its branch.
+# The second one is for a pushed branch, and for a commit that is checked out without its branch.
 _UPSTREAM = ("@{upstream}", "refs/remotes/origin/HEAD")
 
 
@@ -28,7 +28,7 @@ class Table:
 
     @property
     def selectable(self) -> list[str]:
-        """Return the groups that CI has the time for."""
+        """Return the groups that CI has time for."""
         return [name for name in self.tests if name not in self.too_long]
 
     def groups_of(self, path: str) -> list[str] | None:
@@ -44,7 +44,7 @@ class Table:
     def candidates(self, changed: Iterable[str]) -> tuple[list[str], list[str]]:
         """Return the groups to select from, and those that test the change but take too long.
 
-        If no group that CI has the time for tests the change, all of those that it has the time for are candidates.
+        If CI has no time for any group that tests the change, all groups that it has time for are candidates.
         """
         concerned = {group for path in changed for group in self.groups_of(path) or []}
         chosen = [name for name in self.selectable if name in concerned]
@@ -52,26 +52,26 @@ class Table:
 
 
 def matches(prefix: str, path: str) -> bool:
-    """Say whether a row is about a file."""
+    """Return whether a row matches a path."""
     return fnmatchcase(path, f"{prefix}*")
 
 
 def load() -> Table:
-    """Read groups.yml and ask make for the groups."""
+    """Read groups.yml, and the groups from the Makefile."""
     known = yaml.safe_load((ROOT / ".ci" / "groups.yml").read_text(encoding="utf-8"))
     listed = [line.split() for line in _output("make", "-s", "groups").splitlines()]
     return Table(known["paths"], known["too_long"], {name: tests for name, *tests in listed})
 
 
 def select(commit: str, candidates: Sequence[str]) -> str:
-    """Return the candidate that the commit selects, as evenly as its hash is distributed."""
+    """Return a candidate chosen by the commit's hash, so that all are equally likely."""
     return candidates[int(commit[:7], 16) % len(candidates)]
 
 
 def base(checkout: Path, given: str = "") -> str | None:
     """Return the commit at which HEAD's change starts, or None if this clone does not have it.
 
-    ``given`` is what CI_BASE names. Raises SystemExit if it is no commit from which HEAD comes.
+    ``given`` is the value of CI_BASE. Raises SystemExit if it is not an ancestor of HEAD.
     """
 
     def git(*arguments: str) -> str | None:
@@ -90,7 +90,7 @@ def base(checkout: Path, given: str = "") -> str | None:
 
 
 def _changed(start: str | None) -> list[str]:
-    """Return the paths that differ between this commit and HEAD, of a renamed file both."""
+    """Return the paths that differ between this commit and HEAD, both of a renamed file."""
     return _output("git", "diff", "--name-only", "--no-renames", "-z", start, "HEAD").split("\0")[:-1] if start else []
 
 
@@ -99,7 +99,7 @@ def _output(*argv: str) -> str:
 
 
 def main() -> None:
-    """Print the group; what it was selected from goes to the standard error."""
+    """Print the group to standard output, and the candidates to standard error."""
     table, commit = load(), _output("git", "rev-parse", "HEAD").strip()
     start = base(ROOT, os.environ.get("CI_BASE", ""))
     changed = _changed(start)

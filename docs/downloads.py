@@ -1,6 +1,6 @@
-"""What docs/air-gapped.md lists: every image, package and file that the playbooks download.
+"""List for docs/air-gapped.md every image, package and file that the playbooks download.
 
-It comes from the roles' defaults and variables, the table of versions, and upstream.lock.
+Sources are the roles' defaults and variables, the version table, and upstream.lock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from upstream import check  # noqa: E402
 from upstream.lock import Lock, load  # noqa: E402
 
-# The playbooks that use the images of a role, and what for; those for packages below.
+# Role -> playbooks that use its images, and their purpose; the second table is for packages.
 IMAGES_OF = {
     "flannel": ("site", "pod network"),
     "nvidia_device_plugin": ("site", "GPUs as resources, node labels"),
@@ -40,14 +40,14 @@ PACKAGES_OF = {
     "nfs_server": "storage",
     "wandb_launch": "wandb_launch_docker",
 }
-# What a default run of site.yml installs, and what the user names (see the page).
+# Roles in a default run of site.yml, and roles that the user must name (see the page).
 IN_SITE = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver")
 NAMED_BY_USER = ("cuda_toolkit",)
 Table = Callable[[Iterable[str], Iterable[Iterable[object]]], str]
 
 
 def section(table: Table) -> str:
-    """Return the lists, as Markdown. ``table`` is that of generate.py."""
+    """Return the lists as Markdown. ``table`` is the function in generate.py."""
     downloads = Downloads()
     unknown = roles_with_packages() - {*PACKAGES_OF, *IN_SITE, *NAMED_BY_USER}
     unknown |= {role for role in downloads.defaults if downloads.images(role)} - set(IMAGES_OF)
@@ -73,7 +73,7 @@ def section(table: Table) -> str:
 
 
 class Downloads:
-    """Everything that is downloaded, row by row."""
+    """All downloads, row by row."""
 
     def __init__(self) -> None:
         self._table: dict[str, Any] = _load("roles/cluster/vars/main/versions.yml")
@@ -85,7 +85,7 @@ class Downloads:
         self._kubernetes: str = self._flat["cluster_kubernetes_version"]
 
     def images(self, role: str) -> dict[str, str]:
-        """Return the images that the defaults of a role name, with the variable of each."""
+        """Return the images in a role's defaults, with their variables."""
         found: dict[str, str] = {}
         for name, value in self.defaults[role].items():
             if re.search(r"_images?\Z", name) and value:
@@ -95,7 +95,7 @@ class Downloads:
 
     def default_images(self) -> Iterator[tuple[str, ...]]:
         entry = self._versions["kubernetes"][self._kubernetes]
-        # kubeadm and containerd pull these by their tags, also those whose digests are known.
+        # kubeadm and containerd pull these by tag, even if the digest is known.
         for image in check.kubernetes_images(self._kubernetes, entry):
             yield f"`{image}`", "no", "`kubeadm_image_repository`", "control plane, nodes"
         yield from (row[1:] for row in self._role_images() if row[0] == "site")
@@ -153,7 +153,7 @@ class Downloads:
         return f"kubernetes-v{self._kubernetes.rpartition('.')[0]}", "docker", "container-toolkit", "cuda"
 
     def _site_packages(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (distribution, repository, packages) of a default run, with either kind of kernel modules."""
+        """Yield (distribution, repository, packages) of a default run, with both kinds of kernel modules."""
         driver: Any = _module("plugin_utils._driver.packages")
         toolkit = self._versions["nvidia_container_toolkit"][self._flat["nvidia_container_toolkit_version"]]
         for system in self._systems:
@@ -173,14 +173,14 @@ class Downloads:
                     yield from self._placed(system, wanted)
 
     def _wanted(self, names: Iterable[str], system: str) -> dict[str, str]:
-        """Return the version of each package, empty for one of the distribution."""
+        """Return the version of each package, empty for packages of the distribution."""
         docker = self._versions["docker"][self._flat["docker_version"]]
         known = {name: docker[part][system] for name, part in check.DOCKER.items()}
         known |= self._versions["kubernetes"][self._kubernetes]["packages"]
         return {name: known.get(name, "") for name in names}
 
     def _placed(self, system: str, wanted: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-        """Yield (distribution, repository, package with version) of packages and of what comes with them."""
+        """Yield (distribution, repository, package with version) of packages and their dependencies."""
         pinned = {name: version for name, version in wanted.items() if version}
         for name, version in sorted(check.dependencies(self._lock, system, pinned).items()):
             holder = next(
@@ -195,7 +195,7 @@ class Downloads:
             yield system, "the distribution", name
 
     def _grouped(self, rows: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
-        """Yield one row for each repository and version, and for the distributions for which they are the same."""
+        """Yield one row for each repository and version, with all distributions that have the same packages."""
         found: dict[tuple[str, str], dict[str, set[str]]] = {}
         for system, where, package in rows:
             name, _equals, version = package.partition("=")
@@ -217,7 +217,7 @@ class Downloads:
 
 
 def packages_of_role(role: str) -> Iterator[str]:
-    """Yield the names of the packages that a role asks apt for, without those that depend on the host."""
+    """Yield the names of packages that a role installs with apt, without those that depend on the host."""
     found = [path for place in ("vars", "tasks") for path in sorted((ROOT / "roles" / role / place).glob("*.yml"))]
     paths = [path for path in found if "absent" not in path.name]
     variables = {name: value for path in paths if path.parent.name == "vars" for name, value in _load(path).items()}
@@ -230,7 +230,7 @@ def packages_of_role(role: str) -> Iterator[str]:
 
 
 def roles_with_packages() -> set[str]:
-    """Return the roles that ask apt for packages."""
+    """Return the roles that install packages with apt."""
     pattern = re.compile(r"\bmodule: apt_packages$|\bgpulab\.kubernetes\.apt_packages:", re.MULTILINE)
     paths = [*ROOT.glob("roles/*/vars/**/*.yml"), *ROOT.glob("roles/*/tasks/**/*.yml")]
     return {path.relative_to(ROOT / "roles").parts[0] for path in paths if pattern.search(path.read_text())}

@@ -1,6 +1,6 @@
 """Write docs/variables.md, docs/cuda.md, docs/reference/, and tables in README.md, docs/drivers.md, docs/air-gapped.md.
 
-With ``--check`` say if they are current.
+With ``--check``, report whether they are current.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ names begin with `_`.
 """
 
 CUDA = ROOT / "plugins" / "plugin_utils" / "_cuda" / "data.py"
-# Those that NVIDIA supports or that hosts still have; no release has a higher number than this one.
+# Branches that NVIDIA supports or that hosts still use; no branch has a higher number than the second value.
 MATRIX_BRANCHES, NEWEST = ("470", "535", "550", "570", "580", "590", "595", "610"), 999
 MATRIX_HEAD = """\
 The table shows how the newest releases of each driver branch can run a toolkit:
@@ -147,7 +147,7 @@ def cell(text: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a default as a person would write it, one line, in code."""
+    """Return a default value as inline code on one line."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return f"`{cell(' '.join(text.split()))}`" if text != "" else "empty"
 
@@ -187,7 +187,7 @@ def variables() -> str:
 
 
 def versions() -> str:
-    """Return the README's table of versions, from the one table that the roles use."""
+    """Return the README's table of versions, from the table that the roles use."""
     table = load(ROOT / "roles" / "cluster" / "vars" / "main" / "versions.yml")
     known, default = table["cluster_versions"], defaults()
 
@@ -196,7 +196,7 @@ def versions() -> str:
         return ", ".join(f"**{v}**" if v == chosen else v for v in known[component])
 
     def drivers() -> str:
-        """Return the versions of the driver, with the distributions that have them where not all do."""
+        """Return the driver versions, with their distributions unless all have them."""
         everywhere = table["cluster_distributions"]
         found = []
         for version, entry in known["nvidia_driver"].items():
@@ -225,7 +225,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def cuda() -> str:
-    """Return the page about CUDA, from the one table that the plugins use."""
+    """Return the page about CUDA, from the table that the plugins use."""
     data = runpy.run_path(str(CUDA))
     toolkits = [
         (t.version, " · ".join(f"{t.version}.{n}: {d}" for n, d in enumerate(t.drivers, t.first)), ", ".join(t.sources))
@@ -291,7 +291,7 @@ def cuda() -> str:
 
 
 def matrix(toolkits: Iterable[Any]) -> list[tuple[str, ...]]:
-    """Return a row for each toolkit since 11.0: what the newest releases of each driver branch make of it."""
+    """Return a row for each toolkit since 11.0: how the newest release of each driver branch runs it."""
     judge = compatibility().judge
     words = {"native": "native", "minor_version_compatibility": "minor", "forward_compatibility": "forward"}
     rows = []
@@ -304,10 +304,10 @@ def matrix(toolkits: Iterable[Any]) -> list[tuple[str, ...]]:
 
 
 def compatibility() -> Any:
-    """Return the module that judges, by its name in the collection."""
+    """Return the module that judges compatibility, imported from the collection."""
     sys.path.insert(0, str(ROOT / "collections"))
     packages: Any = importlib.import_module("ansible_collections")
-    # The package "ansible" may have brought a regular package of this name, which hides the other.
+    # The package "ansible" may include a regular package of this name, which hides the other.
     if isinstance(packages.__path__, list):
         packages.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
     return importlib.import_module("ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.compatibility")
@@ -331,7 +331,7 @@ def defaults() -> dict[str, Any]:
 
 
 def driver_support() -> str:
-    """Return the table in docs/drivers.md of how long NVIDIA supports the branch of each driver."""
+    """Return the table in docs/drivers.md with NVIDIA's support period of each driver's branch."""
     found = load(ROOT / "roles" / "cluster" / "vars" / "main" / "versions.yml")
     systems, rows = found["cluster_distributions"], []
     for version, entry in found["cluster_versions"]["nvidia_driver"].items():
@@ -342,7 +342,7 @@ def driver_support() -> str:
 
 
 def replace_section(path: Path, begin: str, end: str, content: str) -> str:
-    """Return a page with other content between two of its lines."""
+    """Return a page with the text between two of its lines replaced."""
     before, rest = path.read_text().split(begin, 1)
     return f"{before}{begin}\n\n{content}\n\n{end}{rest.split(end, 1)[1]}"
 

@@ -1,4 +1,4 @@
-"""The pages of docs/reference/, made of what `ansible-doc` knows of this collection."""
+"""Create the pages of docs/reference/ from ansible-doc's data about this collection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pages(root: Path, tools: Mapping[str, Callable[..., str]]) -> dict[Path, str
 
 
 def ask(root: Path) -> dict[str, dict[str, Doc]]:
-    """Return what ansible-doc knows of this collection: kind -> short name -> documentation. It is asked once."""
+    """Return ansible-doc's data about this collection: kind -> short name -> documentation. Cached."""
     command = [str(Path(sys.executable).with_name("ansible-doc")), "--metadata-dump", "--no-fail-on-errors", COLLECTION]
     done = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     found = json.loads(done.stdout)["all"]
@@ -40,6 +40,8 @@ def ask(root: Path) -> dict[str, dict[str, Doc]]:
         kind: {name.removeprefix(f"{COLLECTION}."): doc for name, doc in entries.items() if name.startswith(COLLECTION)}
         for kind, entries in found.items()
     }
+    # Other filters share a text that says that they are internal.
+    ours["filter"] = {n: doc for n, doc in ours["filter"].items() if doc.get("doc", {}).get("name", n) == n}
     wrong = [f"{name}: {doc['error']}" for entries in ours.values() for name, doc in entries.items() if "error" in doc]
     if wrong:
         raise SystemExit("ansible-doc can't read the documentation of " + "; ".join(wrong))
@@ -53,7 +55,7 @@ def playbooks(root: Path) -> dict[str, list[str]]:
 
 
 def main_entry(points: Mapping[str, Doc]) -> Doc:
-    """Of a role's entry points the one that says what the role is; cluster has settings alone."""
+    """Return the entry point that describes a role; cluster has only ``settings``."""
     return points["main" if "main" in points else "settings"]
 
 

@@ -27,7 +27,7 @@ except ImportError as missing:
 
 ROOTS = [path.resolve() for path in (Path(__file__, "../../../../.."), Path(__file__, "../../collections"))]
 NEAR = [str(path) for path in ROOTS if (path / "ansible_collections/gpulab/kubernetes").is_dir()]
-init_plugin_loader(NEAR)  # a copy of this script finds the collection as Ansible does
+init_plugin_loader(NEAR)  # this finds the collection even if the script is a copy
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils import runner  # noqa: E402
 
 CODES = {"successful": 0, "failed": 2, "unreachable": 4, "canceled": 130}
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
 
 
 class View:
-    """Lines that stay, above a bar for each host."""
+    """Lines that stay on the screen, above a bar for each host."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -80,7 +80,7 @@ class View:
 
 
 def earlier(report: Path) -> dict[str, Any]:
-    """Return the report of the last run, empty if it can't be read: a run must not fail for want of it."""
+    """Return the report of the last run, empty if it can't be read: this must not make a run fail."""
     try:
         found = json.loads(report.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -89,7 +89,7 @@ def earlier(report: Path) -> dict[str, Any]:
 
 
 def container_mounts(given: argparse.Namespace) -> list[str]:
-    """Return the paths that a container needs: those given, and the keys that the inventory file names."""
+    """Return the paths that a container needs: given ones, and keys that the inventory file names."""
     text = given.inventory.read_text() if given.inventory.is_file() else ""
     keys = re.findall(r"(?:private_key_file|KnownHostsFile)[^\w/]+(/[^\s\"']+)", text)
     return [*filter(os.path.exists, keys), *given.mount]

@@ -1,1 +1,1 @@
-"""The rehearsal machine park: packages, images, bare nodes and simulated GPUs. The product never imports it."""
+"""The lab: packages, images, bare nodes and simulated GPUs for rehearsals. The product never imports it."""

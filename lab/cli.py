@@ -1,6 +1,6 @@
-"""The command `python -m lab`: a thin layer of words over lab.nodes, lab.depot and lab.gpusim.
+"""The command `python -m lab`: a thin interface to lab.nodes, lab.depot and lab.gpusim.
 
-Every command imports what it needs when it runs: --help and errors shouldn't wait for the rest.
+Every command imports its modules when it runs, so that --help and errors are fast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Name = Annotated[
     str,
     typer.Option("--name", envvar="GPULAB_LAB", help="Name of the lab; labs with different names run side by side."),
 ]
-# What belongs to another program is handed on as it is.
+# Options of another program are passed on unchanged.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
@@ -46,7 +46,7 @@ def up(
     debian_mirror: Annotated[str, typer.Option(help="Debian mirror; default: the one that the host's apt uses.")] = "",
     depot: Annotated[bool, typer.Option(help="Build and serve packages and images; without it nodes only.")] = True,
 ) -> None:
-    """Bring up bare nodes and the depot, and write the inventory; what is there already stays as it is."""
+    """Bring up bare nodes and the depot, and write the inventory; existing nodes are kept."""
     from lab.depot.debian import MIRROR_VARIABLE
     from lab.nodes import park
 
@@ -98,7 +98,7 @@ def status(name: Name = "lab") -> None:
 
 @app.command(context_settings=_PASS_ON)
 def shell(context: typer.Context, node: str, name: Name = "lab") -> None:
-    """Open a shell on a node, or run there what follows the node's name."""
+    """Open a shell on a node, or run the given command there."""
     from lab.nodes import view
 
     argv = view.shell(view.known(name), node, context.args)
@@ -130,7 +130,7 @@ def build(
     ] = None,
     inventory: Annotated[Path | None, typer.Option(help="Inventory of that lab; default: NAME.ini.")] = None,
 ) -> None:
-    """Build the depot: packages and images from their sources. What is built already costs nothing."""
+    """Build the depot: packages and images from their sources. Existing builds are reused."""
     from lab import depot
     from lab import parts as optional
     from lab.depot.debian import MIRROR_VARIABLE
@@ -171,7 +171,7 @@ def fault(
 
 
 def main() -> None:
-    """Run the command; an error of the lab is a few lines of text, never a traceback."""
+    """Run the command; print errors of the lab as a few lines of text, never as a traceback."""
     try:
         app()
     except (LabError, DepotError) as error:

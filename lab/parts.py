@@ -7,7 +7,7 @@ from importlib import import_module
 
 from lab.nodes.errors import LabError
 
-# Each names a module with a function `build()` that costs nothing when everything is there.
+# Modules with a function `build()` that does nothing if its results exist.
 PARTS = {
     "torch": "lab.depot.torch_image",
     "docker": "lab.depot.docker",
@@ -25,7 +25,7 @@ PARTS = {
 
 
 def check(names: Sequence[str]) -> None:
-    """Raise LabError for a name that no part has."""
+    """Raise LabError for an unknown part."""
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise LabError(f"Error while reading --with {unknown[0]}: there is no such part, only: {', '.join(PARTS)}.")

@@ -1,4 +1,4 @@
-"""Where the lab keeps what it makes: one cache outside of the checkout, shared by all labs of a user."""
+"""Paths of the lab's files: one cache outside of the checkout, shared by all labs of a user."""
 
 from __future__ import annotations
 
@@ -24,52 +24,52 @@ def _below(*parts: str) -> Path:
 
 
 def components() -> Path:
-    """Built programs, by name and version."""
+    """Return the directory of built programs, by name and version."""
     return _below("components")
 
 
 def component_dir(name: str, version: str) -> Path:
-    """Directory of one built component; it exists once the component is built completely."""
+    """Return the directory of a component, which exists once the component is completely built."""
     return components() / name / version
 
 
 def debs() -> Path:
-    """Packed .deb files."""
+    """Return the directory of packed .deb files."""
     return _below("debs")
 
 
 def www() -> Path:
-    """What the depot serves by HTTP, laid out by upstream host name."""
+    """Return the directory that the depot serves over HTTP, by upstream host name."""
     return _below("www")
 
 
 def registry() -> Path:
-    """Storage of the image registry."""
+    """Return the storage of the image registry."""
     return _below("registry")
 
 
 def images() -> Path:
-    """Root filesystems and images of nodes."""
+    """Return the directory of nodes' root filesystems and images."""
     return _below("images")
 
 
 def labs() -> Path:
-    """State of every lab."""
+    """Return the directory with the state of every lab."""
     return _below("labs")
 
 
 def lab_dir(name: str) -> Path:
-    """State of one lab: SSH key, known_hosts, state.json."""
+    """Return the directory with a lab's SSH key, known_hosts and state.json."""
     path = labs() / name
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
 
 def locks() -> Path:
-    """Lock files."""
+    """Return the directory of lock files."""
     return _below("locks")
 
 
 def logs() -> Path:
-    """Output of the tools that the lab ran."""
+    """Return the directory with output of the lab's tools."""
     return _below("logs")

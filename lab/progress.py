@@ -1,4 +1,4 @@
-"""Progress on the terminal: one line per step with the seconds it took; what runs long says so while it runs."""
+"""Progress on the terminal: one line per step with its seconds; long steps also report while they run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ console = Console(highlight=False, soft_wrap=True)
 
 
 class Step:
-    """One running step; `note` sets what its final line says beside the title."""
+    """A running step; `note` sets a remark for its final line."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -33,7 +33,7 @@ _SPINNER = threading.Lock()
 
 
 def seconds(value: float) -> str:
-    """Return a duration as people read it: 3.2 s, 48 s, 2 min 05 s."""
+    """Return a readable duration: 3.2 s, 48 s, 2 min 05 s."""
     if value < 10:
         return f"{value:.1f} s"
     whole = round(value)
@@ -46,13 +46,13 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """Print one line that should be noticed."""
+    """Print one highlighted line."""
     console.print(f"[yellow]![/yellow] {escape(text)}")
 
 
 @contextmanager
 def step(title: str) -> Iterator[Step]:
-    """Show a step while it runs and leave one line with its duration; nested steps print their own lines first."""
+    """Show a step while it runs, then one line with its duration; nested steps print their own lines first."""
     current = Step(title)
     _RUNNING.append(current)
     started = time.monotonic()
@@ -80,14 +80,14 @@ def _signs_of_life(current: Step, started: float, done: threading.Event) -> None
         return
     wait = _FIRST_SIGN_AFTER
     while not done.wait(wait):
-        # Of nested steps the innermost one speaks.
+        # Only the innermost of nested steps prints.
         if _RUNNING[-1] is current:
             console.print(f"  {escape(current.title)} ... {seconds(time.monotonic() - started)}")
         wait = _NEXT_SIGN_AFTER
 
 
 def _spin(current: Step, started: float, done: threading.Event) -> None:
-    # Rich allows one live display at a time: a nested step leaves the spinner to the outer one.
+    # Rich allows one live display at a time, so a nested step leaves the spinner to the outer one.
     if not _SPINNER.acquire(blocking=False):
         done.wait()
         return

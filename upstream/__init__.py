@@ -1,1 +1,1 @@
-"""Facts about the outside world that neither the roles nor the lab own: `upstream.lock` and what reads it."""
+"""Facts about upstream that belong neither to the roles nor to the lab: `upstream.lock` and its readers."""

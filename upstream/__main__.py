@@ -21,7 +21,7 @@ _LONGEST_S = 3600
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the arguments say; return 1 if something differs and stays so, 2 if the lock can't be used."""
+    """Run the command line; return 1 if a difference remains, 2 if the lock can't be used."""
     parser = argparse.ArgumentParser(prog="python -m upstream", description=__doc__)
     parser.add_argument("--lock", type=Path, default=lock.PATH, help="the lock (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="renew the lock with what upstream has")
@@ -110,6 +110,6 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     status = main()
     if status == _INTERRUPTED:
-        # Python would wait for the questions that are still open.
+        # Python would wait for open requests.
         os._exit(status)
     sys.exit(status)

@@ -1,7 +1,7 @@
-"""What the version table pins and upstream has a newer release of, with the lines that name the pinned version.
+"""Find pinned versions with newer upstream releases, and the lines that contain the pinned version.
 
-Releases are asked of the Go module proxy (GOPROXY, a list as in Go) and of PyPI (PIP_INDEX_URL). Drivers and the
-packages' own versions come from the repositories, see `upstream.compare`.
+Releases come from the Go module proxy (GOPROXY, a list as in Go) and from PyPI (PIP_INDEX_URL). Drivers and package
+versions come from the repositories, see `upstream.compare`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from upstream.web import Answer, Web, WebError, shown, split
 
 _GO_PROXY, _PYPI = "https://proxy.golang.org", "https://pypi.org/simple"
 _RELEASE = re.compile(r"v?([0-9]+)\.([0-9]+)\.([0-9]+)(?:\+incompatible)?")
-# Where a version is written by hand. The generated documents follow with `make docs`; tests quote recorded output.
+# Files with versions written by hand. The generated documents are updated by `make docs`; tests quote recorded output.
 _WRITTEN = ("roles", "lab", "examples", "inventories", "docs", "README.md", "upstream.lock")
 _GENERATED = ("docs/reference/", "docs/variables.md", "docs/cuda.md")
 _SUFFIXES = {".yml", ".yaml", ".py", ".md", ".j2", ".lock", ".ini"}
 _SHOWN = 110
 _ENDS_SOON_MONTHS = 6
-# After a comma, Go asks the next proxy only for what is not there; after a pipe, for any error.
+# After a comma, Go only tries the next proxy for these statuses; after a pipe, for any error.
 _NOT_THERE = (404, 410)
 
 Version = tuple[int, int, int]
@@ -33,10 +33,10 @@ Version = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Component:
-    """What is pinned, and where its releases are listed: `module` of the Go proxy, or `project` of PyPI.
+    """A pinned component, and where its releases are listed: `module` of the Go proxy, or `project` of PyPI.
 
-    `parts` numbers of a version must stay as they are: 2 keeps the minor version, 0 takes any newer release.
-    `held` says why a newer release is not taken.
+    `parts` numbers of a version must stay the same: 2 keeps the minor version, 0 allows any newer release. `held` is
+    the reason for not using a newer release.
     """
 
     title: str
@@ -73,7 +73,7 @@ COMPONENTS = (
 
 @dataclass(frozen=True)
 class Behind:
-    """A pinned version and the newest that could take its place."""
+    """A pinned version and the newest possible replacement."""
 
     component: Component
     pinned: str
@@ -85,7 +85,7 @@ class Behind:
 
 
 def ask(versions: Mapping[str, Any], web: Web, say: Callable[[str], None], root: Path, today: date) -> None:
-    """Say what of the version table (`cluster_versions`) is behind, and which lines name it."""
+    """Print which entries of the version table (`cluster_versions`) are outdated, and which lines contain them."""
     found: list[Behind] = []
     unknown: dict[str, list[str]] = {}
     for component in COMPONENTS:
@@ -115,7 +115,7 @@ def _headline(found: int, unknown: int) -> str:
 
 
 def ending(drivers: Mapping[str, Mapping[str, Any]], today: date) -> Iterator[str]:
-    """Yield the drivers whose branch NVIDIA supports for a short time only, or no longer."""
+    """Yield the drivers whose branch NVIDIA will soon discontinue, or has discontinued."""
     for version, entry in drivers.items():
         year, month = map(int, entry["ends"].split("-"))
         months = (year - today.year) * 12 + month - today.month
@@ -125,10 +125,10 @@ def ending(drivers: Mapping[str, Mapping[str, Any]], today: date) -> Iterator[st
 
 
 def find(component: Component, versions: Mapping[str, Any], released: Iterable[str]) -> Iterator[Behind]:
-    """Yield what is pinned of a component and has a newer release of the same line."""
+    """Yield pinned versions of a component that have a newer release of the same line."""
     numbers = sorted(number for number in map(number_of, released) if number)
     entry = versions[component.key]
-    # Older versions of a line stay in the table for clusters that have them.
+    # Older versions of a line stay in the table for existing clusters.
     pins = sorted([entry] if isinstance(entry, str) else entry, key=lambda pin: number_of(pin) or (0, 0, 0))
     for pinned in {(number_of(pin) or ())[: component.parts]: pin for pin in pins}.values():
         now = number_of(pinned)
@@ -147,7 +147,7 @@ def number_of(version: str) -> Version | None:
 
 
 def releases(component: Component, web: Web) -> list[str]:
-    """Return the versions that a component's registry lists. Raises WebError."""
+    """Return the versions in a component's registry. Raises WebError."""
     if component.project:
         url = f"{_address('PIP_INDEX_URL', os.environ.get('PIP_INDEX_URL', '').strip() or _PYPI)}/{component.project}/"
         answer = web.get(url, {"Accept": "application/vnd.pypi.simple.v1+json"})
@@ -160,7 +160,7 @@ def releases(component: Component, web: Web) -> list[str]:
 
 
 def _ask_proxies(web: Web, path: str) -> Answer:
-    """Return what the first of Go's proxies has that Go would ask. Raises WebError."""
+    """Return the answer of the first Go proxy that Go would use. Raises WebError."""
     failure = WebError("GOPROXY names no module proxy, so releases can't be asked; set it to an HTTPS address")
     setting = os.environ.get("GOPROXY", "").strip() or _GO_PROXY
     for entry, separator in re.findall(r"([^,|]+)([,|]?)", setting):
@@ -178,7 +178,7 @@ def _ask_proxies(web: Web, path: str) -> Answer:
 
 
 def lines(root: Path, version: str) -> Iterator[str]:
-    """Yield `path:line: text` of each line that names a version, in the files that are written by hand."""
+    """Yield `path:line: text` of each line with a version, in the files that are written by hand."""
     whole = re.compile(rf"(?<![0-9.]){re.escape(version.removeprefix('v'))}(?![0-9])")
     for path in _written(root):
         name = path.relative_to(root).as_posix()
@@ -200,11 +200,11 @@ def _written(root: Path) -> Iterator[Path]:
 
 
 def _address(name: str, text: str) -> str:
-    """Return an address of a variable of Go or pip, without the slash at its end. Raises WebError."""
+    """Return an address in a variable of Go or pip, without a trailing slash. Raises WebError."""
     address = text.strip().rstrip("/")
     if not address.startswith("https://"):
         raise WebError(f"{name} holds {shown(address)}, which is not an HTTPS address")
-    # A sign that is no part of a path: a password with a slash must be escaped.
+    # An @ in the path: a password with a slash must be escaped.
     if "@" in address.removeprefix("https://").partition("/")[2]:
         raise WebError(f"{name} holds an address with an @ after a slash; write / as %2F in a password")
     try:

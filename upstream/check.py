@@ -1,4 +1,4 @@
-"""What can be said of `upstream.lock` without asking upstream: whether it is well formed, and what it contradicts."""
+"""Check `upstream.lock` without contacting upstream: whether it is well-formed, and what it contradicts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DOCKER = {
     "docker-buildx-plugin": "buildx",
     "docker-compose-plugin": "compose",
 }
-# The source of what upstream itself answered, and of what it has yet to be asked.
+# The source of facts that upstream itself confirmed, and of those that are not checked yet.
 UPSTREAM = "upstream"
 TABLE = PATH.parent / "roles" / "cluster" / "vars" / "main" / "versions.yml"
 
-# What packages of the lock ask of the distribution itself, which has it in each of its releases.
+# Dependencies of the lock's packages that every release of a distribution has.
 OF_THE_DISTRIBUTION = (
     *("iptables", "kmod", "libc6", "libcap2", "libseccomp2", "libsystemd0", "mount", "nftables", "util-linux"),
     *("build-essential", "libgcc1", "libibumad3", "libstdc++6"),
@@ -53,7 +53,7 @@ _FIELDS: Mapping[str, Mapping[str, bool]] = {
 
 
 def read(path: Path = PATH) -> dict[str, Any]:
-    """Return the content of a lock as it is written. Raises LockError."""
+    """Return the content of a lock as it is. Raises LockError."""
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -95,7 +95,7 @@ def malformed(content: Mapping[str, Any]) -> list[str]:
 
 
 def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
-    """Return what the product's table of versions names and the lock does not have, or has otherwise."""
+    """Return entries of the product's version table that are missing or different in the lock."""
     versions, keys = table["cluster_versions"], table["cluster_repositories"]
     found: list[str] = []
     for release in table["cluster_distributions"]:
@@ -136,19 +136,19 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
 
 
 def kubernetes_images(version: str, entry: Mapping[str, Any]) -> list[str]:
-    """Return the images that kubeadm of this version asks for; ``entry`` is that of the table of versions."""
+    """Return the images that this version of kubeadm needs; ``entry`` is from the version table."""
     programs = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
     others = (f"coredns/coredns:{entry['coredns']}", f"etcd:{entry['etcd']}", f"pause:{entry['pause']}")
     return [f"registry.k8s.io/{image}" for image in (*(f"{name}:v{version}" for name in programs), *others)]
 
 
 def uninstallable(lock: Lock, release: str, wanted: Mapping[str, str]) -> list[str]:
-    """Return the relations that nothing meets, and that keep packages (by name the version) from being installed."""
+    """Return unmet relations that prevent the installation of packages (version by name)."""
     return _installed(lock, release, wanted)[1]
 
 
 def dependencies(lock: Lock, release: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the packages of the lock (by name the version) that are installed with these, which are among them."""
+    """Return the lock's packages (version by name) that are installed with these, including these."""
     return _installed(lock, release, wanted)[0]
 
 
@@ -171,7 +171,7 @@ def _installed(lock: Lock, release: str, wanted: Mapping[str, str]) -> tuple[dic
         lacking = relations.unmet(text, versions, OF_THE_DISTRIBUTION)
         found += [f"{name} {version}: nothing for {release} meets {relation}" for relation in lacking]
         for group in relations.parse(text):
-            # Pinned as the roles do it: all parts of a driver have the version of what asks for them.
+            # Pinned as by the roles: all packages of a driver have the version of the package that requires them.
             fitting = [(part.name, v) for part in group for v in versions.get(part.name, ()) if part.fits(v)]
             same = [pair for pair in fitting if pair[1] == version] or fitting[-1:]
             queue += [pair for pair in same[:1] if pair not in seen]
@@ -180,12 +180,12 @@ def _installed(lock: Lock, release: str, wanted: Mapping[str, str]) -> tuple[dic
 
 
 def age(lock: Lock, today: date) -> int:
-    """Return for how many days upstream was not asked."""
+    """Return the number of days since upstream was last checked."""
     return (today - date.fromisoformat(lock.dated)).days
 
 
 def age_warning(lock: Lock, today: date) -> str | None:
-    """Return a sentence about a lock that is too old to be believed, or None."""
+    """Return a warning about a lock that is too old, or None."""
     days = age(lock, today)
     if days <= OLD_AFTER_DAYS:
         return None
@@ -225,7 +225,7 @@ def _repository(name: str, entry: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _shapeless(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is no mapping or list where the other checks need one."""
+    """Yield entries that should be a mapping or list for the other checks."""
     for section in ("sources", "repositories", "images", "downloads"):
         for name, entry in content[section].items():
             if not isinstance(name, str):
@@ -285,7 +285,7 @@ def _sources(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def named_sources(content: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """Yield each use of a source: the entry and the key of the source."""
+    """Yield each use of a source: the entry and the source's key."""
     for section in ("images", "downloads"):
         for name, entry in content[section].items():
             yield name, entry.get("source")

@@ -1,4 +1,4 @@
-"""What this package takes from the collection next to it: dpkg's order of versions, and a reader of OpenPGP keys."""
+"""Functions from the collection next to this package: dpkg's version order, and a reader of OpenPGP keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLLECTIONS = Path(__file__).resolve().parent.parent / "collections"
 def _make_importable() -> None:
     sys.path.append(str(_COLLECTIONS))
     packages: Any = importlib.import_module("ansible_collections")
-    # The package "ansible" may have brought a regular package of this name, which hides the other.
+    # The package "ansible" may include a regular package of this name, which hides the other.
     if isinstance(packages.__path__, list):
         packages.__path__.insert(0, str(_COLLECTIONS / "ansible_collections"))
 

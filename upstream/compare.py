@@ -1,4 +1,4 @@
-"""Compare an entry of the lock with what upstream answers. Reports what differs, and what to write instead."""
+"""Compare an entry of the lock with upstream. Report differences, and the new value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from upstream.collection import KeyFormatError, compare_versions, public_keys
 from upstream.lock import RELATIONS
 from upstream.web import Answer, Web, WebError
 
-# Keys are renewed some weeks before they expire.
+# Keys are usually renewed some weeks before they expire.
 _ENDS_SOON_DAYS = 60
 _SHOWN = 4
 _CHECKSUM = re.compile(r"^ ([0-9a-f]{64})\s+[0-9]+\s+(\S+)$", re.MULTILINE)
@@ -28,10 +28,10 @@ Entry = dict[str, Any]
 
 @dataclass
 class Report:
-    """What one question brought.
+    """The result of one comparison.
 
-    `stays` are differences that a renewal does not end (a version that is gone, a host that does not answer),
-    `differs` those that it does, `learned` what was not known before, `notes` what a person may want to know.
+    `stays` are differences that a renewal does not resolve (a missing version, an unreachable host), `differs` those
+    that it does, `learned` new facts, `notes` other information.
     """
 
     label: str
@@ -43,7 +43,7 @@ class Report:
     verified: int = 0
 
     def fails(self, error: WebError) -> Report:
-        """Add that upstream gave no answer, or none with what was asked for."""
+        """Record that upstream gave no answer, or not with the requested content."""
         self.stays.append(str(error))
         self.unreachable = self.unreachable or not error.status or error.status >= 500
         return self
@@ -142,7 +142,7 @@ def download(name: str, entry: Entry, web: Web, today: date) -> Report:
 
 
 def packages(text: str, names: Collection[str]) -> Iterator[dict[str, str]]:
-    """Yield the stanzas of a Packages file that have one of these names, for amd64 or all."""
+    """Yield the stanzas of a Packages file with one of these names, for amd64 or all."""
     for stanza in re.split(r"\n\s*\n", text):
         found = re.search(r"^Package: *(\S+)", stanza, re.MULTILINE)
         if not found or found[1] not in names:
@@ -191,7 +191,7 @@ def _groups(text: str) -> list[tuple[relations.Relation, ...]]:
 
 
 def _compared(groups: Iterable[Iterable[relations.Relation]]) -> set[str]:
-    # Which version of the distribution's own packages is asked for does not matter here.
+    # The required version of a distribution's own package does not matter here.
     return {
         " | ".join(part.name if part.name in OF_THE_DISTRIBUTION else str(part) for part in group) for group in groups
     }
@@ -206,7 +206,7 @@ def _value(entry: Entry, name: str, found: str, today: date, report: Report) -> 
 
 
 def _take(entry: Entry, values: Entry, today: date, report: Report) -> None:
-    """Put what upstream has into the entry, in the order that the entry has."""
+    """Copy upstream's values into the entry, in the entry's order."""
     kept = {name: value for name, value in entry.items() if name not in ("source", "relations_source", "verified")}
     rest = {name: kept.pop(name) for name in ("packages",) if name in kept}
     entry.clear()

@@ -12,21 +12,21 @@ import yaml
 
 PATH = Path(__file__).resolve().parent.parent / "upstream.lock"
 
-# Fields of a Debian package that relate it to others, as the lock spells them.
+# Fields of a Debian package with relations to others, in the lock's spelling.
 RELATIONS = ("pre_depends", "depends", "recommends", "provides", "conflicts", "breaks", "replaces")
 
 
-# How a fact is known: upstream answered, a dated public record has it, or it follows from a neighboring fact.
+# How a fact is known: confirmed by upstream, from a dated public record, or inferred from a similar fact.
 KNOWN = (LIVE, SEEN, INFERRED) = ("live", "seen", "inferred")
 
 
 class LockError(Exception):
-    """The lock can't be read; the text says which entry is wrong."""
+    """The lock can't be read; the message names the invalid entry."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where facts come from: `known` is one of KNOWN, `dated` the day of it (or its month)."""
+    """The source of facts: `known` is one of KNOWN, `dated` its day or month."""
 
     known: str
     dated: str
@@ -34,7 +34,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Fact:
-    """How one entry of the lock is known: `known` is one of KNOWN, `dated` the day."""
+    """How an entry of the lock is known: `known` is one of KNOWN, `dated` the day."""
 
     entry: str
     known: str
@@ -45,9 +45,9 @@ class Fact:
 class Package:
     """One version of a package in one repository (and suite).
 
-    `relations` has the fields of RELATIONS that are known, in apt's own syntax; an empty text says that there is
-    none, a missing field that it is not known. `verified` is the date on which upstream itself was asked. `empty`
-    packages hold no files: a placeholder that upstream put above a version that works.
+    `relations` are the known fields of RELATIONS in apt's syntax; an empty text means no relation, a missing field that
+    it is unknown. `verified` is the date on which upstream itself was checked. `empty` packages contain no files: a
+    placeholder that upstream published above a version that works.
     """
 
     name: str
@@ -60,13 +60,13 @@ class Package:
 
     @property
     def depends(self) -> tuple[str, ...]:
-        """What the package depends on, one relation each, alternatives included (`a | b`)."""
+        """Return the package's dependencies, one relation each, including alternatives (`a | b`)."""
         return _split(self.relations.get("depends", ""))
 
 
 @dataclass(frozen=True)
 class Key:
-    """The signing key of a repository: `expires` is a date, "never", or None if that is not known."""
+    """The signing key of a repository: `expires` is a date, "never", or None if unknown."""
 
     url: str
     fingerprint: str
@@ -76,13 +76,13 @@ class Key:
 
     @property
     def file(self) -> str:
-        """Name of the key's file."""
+        """Return the name of the key's file."""
         return self.url.rsplit("/", 1)[1]
 
 
 @dataclass(frozen=True)
 class Repository:
-    """An apt repository: `suite` "/" is a flat one. `distributions` are names such as "Debian 12"."""
+    """An apt repository: `suite` "/" means a flat one. `distributions` are names such as "Debian 12"."""
 
     name: str
     url: str
@@ -96,13 +96,13 @@ class Repository:
     verified: str | None
 
     def versions(self, package: str) -> tuple[str, ...]:
-        """Return the versions of a package that the repository holds, in the order of the lock."""
+        """Return the repository's versions of a package, in the order of the lock."""
         return tuple(entry.version for entry in self.packages if entry.name == package)
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """An image (`value` is its digest, sha256:...) or a download (`value` is its SHA-256); None if not known."""
+    """An image (`value` is its digest, sha256:...) or a download (`value` is its SHA-256); None if unknown."""
 
     name: str
     value: str | None
@@ -122,7 +122,7 @@ class Lock:
     downloads: Mapping[str, Artifact]
 
     def repository(self, family: str, distribution: str) -> Repository:
-        """Return the one repository of a family (kubernetes-v1.36, docker, container-toolkit, cuda) for a system.
+        """Return the repository of a family (kubernetes-v1.36, docker, container-toolkit, cuda) for a system.
 
         Raises LockError if there is none.
         """
@@ -133,7 +133,7 @@ class Lock:
         raise LockError(f"Error while reading {PATH.name}: no repository {family} for {distribution}.")
 
     def facts(self) -> Iterator[Fact]:
-        """Say of each entry how it is known: keys, package versions, images and downloads."""
+        """Yield how each entry is known: keys, package versions, images and downloads."""
         for name, entry in self._entries():
             if entry.verified:
                 yield Fact(name, LIVE, entry.verified)
@@ -142,7 +142,7 @@ class Lock:
                 yield Fact(name, source.known, source.dated)
 
     def unverified(self) -> Iterator[str]:
-        """Name every entry that upstream itself was never asked for."""
+        """Yield every entry that was never checked with upstream itself."""
         for name, entry in self._entries():
             if not entry.verified or (isinstance(entry, Artifact) and entry.value is None):
                 yield name
@@ -158,7 +158,7 @@ class Lock:
 
 @lru_cache
 def load(path: Path = PATH) -> Lock:
-    """Return the lock in a file. Raises LockError that names the entry that is wrong."""
+    """Return the lock in a file. Raises LockError with the name of an invalid entry."""
     try:
         return _lock(yaml.safe_load(path.read_text()))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:

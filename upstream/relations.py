@@ -1,4 +1,4 @@
-"""Relations between Debian packages, as `Depends: a (>= 1), b | c` writes them."""
+"""Parse relations between Debian packages, as in `Depends: a (>= 1), b | c`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FITS = {
 
 @dataclass(frozen=True)
 class Relation:
-    """One alternative: `operator` and `version` are empty if any version will do."""
+    """One alternative: `operator` and `version` are empty if any version fits."""
 
     name: str
     operator: str = ""
@@ -35,12 +35,12 @@ class Relation:
         return f"{self.name} ({self.operator} {self.version})" if self.operator else self.name
 
     def fits(self, version: str) -> bool:
-        """Say whether a version of the package is one of those that are meant."""
+        """Return whether a version of the package fits."""
         return not self.operator or _FITS[self.operator](compare_versions(version, self.version))
 
 
 def parse(text: str) -> list[tuple[Relation, ...]]:
-    """Return the relations of a field, each with its alternatives. Raises ValueError for what apt can't read."""
+    """Return the relations of a field with their alternatives. Raises ValueError for invalid syntax."""
     return [tuple(_relation(part) for part in group.split("|")) for group in text.split(",")] if text.strip() else []
 
 
@@ -50,7 +50,7 @@ def write(groups: Iterable[Iterable[Relation]]) -> str:
 
 
 def unmet(text: str, versions: Mapping[str, Iterable[str]], elsewhere: Iterable[str]) -> list[str]:
-    """Return the relations that neither a repository's versions nor the names that are elsewhere can meet."""
+    """Return the relations that neither the repository's versions nor the names in `elsewhere` meet."""
     others = set(elsewhere)
     return [
         " | ".join(map(str, group))

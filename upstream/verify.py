@@ -1,4 +1,4 @@
-"""Ask upstream about everything in the lock, several questions simultaneously, and renew it."""
+"""Compare everything in the lock with upstream, in parallel, and renew the lock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORKERS = 6
 
 
 class Verification:
-    """The answers of upstream about one lock; `content` is the lock as it would be written."""
+    """Upstream's answers about one lock; `content` is the lock to be written."""
 
     def __init__(self, content: Mapping[str, Any], today: date) -> None:
         self.content: dict[str, Any] = copy.deepcopy(dict(content))
@@ -30,7 +30,7 @@ class Verification:
         self.reports: list[Report] = []
 
     def ask(self, web: Web, say: Callable[[str], None]) -> None:
-        """Ask everything, and say for each question what it brought."""
+        """Compare everything, and print each result."""
         questions = dict(self._questions(web))
         pool = ThreadPoolExecutor(_WORKERS)
         try:
@@ -45,31 +45,31 @@ class Verification:
                     for text in texts:
                         say(f"  {mark} {text}")
         finally:
-            # After an interruption, requests that are still open are not waited for.
+            # After an interruption, do not wait for open requests.
             pool.shutdown(wait=False, cancel_futures=True)
 
     def differs(self) -> bool:
-        """Say whether anything is other than in the lock."""
+        """Return whether anything differs from the lock."""
         return any(report.stays or report.differs for report in self.reports)
 
     def leftover(self) -> list[str]:
-        """Return what differs and stays so when the lock is renewed."""
+        """Return the differences that remain after a renewal."""
         return [f"{report.label}: {text}" for report in self.reports for text in report.stays]
 
     def answered(self) -> bool:
-        """Say whether anything was confirmed or renewed."""
+        """Return whether anything was confirmed or renewed."""
         return any(report.verified for report in self.reports)
 
     def silent(self) -> bool:
-        """Say whether no host answered."""
+        """Return whether no host answered."""
         return bool(self.reports) and all(report.unreachable and not report.verified for report in self.reports)
 
     def complete(self) -> bool:
-        """Say whether every host answered."""
+        """Return whether every host answered."""
         return not any(report.unreachable for report in self.reports)
 
     def renewed(self) -> dict[str, Any]:
-        """Return the lock with what upstream has; what is gone or was not reached stays as it was."""
+        """Return the lock with upstream's values; missing or unreachable entries are unchanged."""
         content = self.content
         if self.complete():
             content["dated"] = self.today.isoformat()
@@ -95,7 +95,7 @@ class Verification:
 
 
 def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a lock in one move, below the comment that it has. Raises LockError for one that is not well formed."""
+    """Write a lock atomically, after its present header. Raises LockError if it is not well-formed."""
     wrong = check.malformed(content)
     if wrong:
         raise LockError(f"Error while renewing {path}: {wrong[0]}. It was left as it is.")
@@ -115,7 +115,7 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Raise LockError if a lock could not be written, before anybody is asked."""
+    """Raise LockError if a lock can't be written, before contacting upstream."""
     if not path.stat().st_mode & 0o200 or not os.access(path, os.W_OK) or not os.access(path.parent, os.W_OK):
         raise LockError(
             f"Error while renewing {path}: the file or its directory is read-only. Make both writable for your user, "

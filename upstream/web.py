@@ -1,6 +1,6 @@
-"""Ask servers over HTTPS: redirects reported, tokens of registries fetched, errors in one sentence.
+"""Send requests over HTTPS: report redirects, fetch registry tokens, and describe errors in one sentence.
 
-A user and a password in an address become a header, and are never printed.
+A user and a password in an address are sent as a header, and are never printed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _AGAIN = (429, 500, 502, 503, 504)
 
 
 class WebError(Exception):
-    """A server could not be asked, or gave another answer than a file; `status` is 0 if it gave none."""
+    """A request failed or did not return a file; `status` is 0 without a response."""
 
     def __init__(self, text: str, status: int = 0) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class WebError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came, and from where in the end."""
+    """The content, and the final address after redirects."""
 
     url: str
     headers: Mapping[str, str]
@@ -54,7 +54,7 @@ class Answer:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follow redirects to HTTPS only, and keep a token from other hosts."""
+    """Follow redirects to HTTPS only, and send no token to other hosts."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if urllib.parse.urlsplit(newurl).scheme != "https":
@@ -68,7 +68,7 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 
 class Web:
-    """Asks; proxies come from the environment, trusted authorities from SSL_CERT_FILE or a file."""
+    """An HTTPS client; proxies come from the environment, trusted authorities from SSL_CERT_FILE or a file."""
 
     def __init__(self, ca: str | None = None, timeout: float = 60.0) -> None:
         context = ssl.create_default_context()
@@ -83,11 +83,11 @@ class Web:
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects())
         self._timeout = timeout
         self._pause = _seconds(os.environ.get("GPULAB_UPSTREAM_PAUSE", ""), 2.0)
-        # What was said of servers that took no connection, which are not asked again.
+        # Errors of servers that refused connections, which are not tried again.
         self._silent: dict[str, str] = {}
 
     def get(self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-        """Return what lies at an address. Raises WebError."""
+        """Return the content of an address. Raises WebError."""
         url, credentials = split(url)
         server = urllib.parse.urlsplit(url).netloc
         for attempt in range(1, _TRIES + 1):
@@ -104,7 +104,7 @@ class Web:
         raise AssertionError("unreachable")
 
     def digest(self, reference: str) -> str:
-        """Return the digest that a registry has for `registry/name:tag`. Raises WebError."""
+        """Return a registry's digest of `registry/name:tag`. Raises WebError."""
         registry, _slash, rest = reference.partition("/")
         name, _colon, tag = rest.rpartition(":")
         host = "registry-1.docker.io" if registry == _DOCKER_HUB else registry
@@ -151,18 +151,18 @@ class Web:
 
 
 def shown(url: str) -> str:
-    """Return an address as it may be printed, without a user and a password."""
+    """Return an address for printing, without user and password."""
     return _CREDENTIALS.sub("//", url, count=1)
 
 
 def split(url: str) -> tuple[str, dict[str, str]]:
-    """Return an address without its user and password, and the header that has them. Raises WebError."""
+    """Return an address without user and password, and a header that contains them. Raises WebError."""
     try:
         parts = urllib.parse.urlsplit(url)
         valid = bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         valid = False
-    # The text of a ValueError may contain a part of the password, and a password with a slash is not recognized.
+    # A ValueError may contain a part of the password, and a password with a slash is not recognized.
     if not valid:
         raise WebError(f"https://{url.rpartition('@')[2].removeprefix('https://')} is not a valid address")
     login, found, server = parts.netloc.rpartition("@")

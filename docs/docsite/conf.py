@@ -1,7 +1,7 @@
-"""Sphinx's configuration for `make site`: the pages of the repository as they are, and the reference by antsibull-docs.
+"""Sphinx configuration for `make site`: the repository's pages, and the reference by antsibull-docs.
 
-The source directory holds copies of the repository's pages, README.md as index.md. Links to files that are not a page
-of the site lead to the repository, and those to sections of docs/reference/ to the pages of antsibull-docs.
+The source directory contains copies of the repository's pages, with README.md as index.md. Links to other files lead to
+the repository, and links to sections of docs/reference/ to the pages of antsibull-docs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ pygments_style = "ansible"
 myst_heading_anchors = 6
 myst_fence_as_directive = ["mermaid"]
 TOP = ["index.md", "CHANGELOG.rst", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md", "SUPPORT.md"]
-# Labels in Ansible's own documentation, such as common_return_values. antsibull-docs has checked ours.
+# Labels in Ansible's own documentation, such as common_return_values. antsibull-docs checks ours.
 suppress_warnings = ["ref.ref"]
 include_patterns = [*TOP, "docs/*.md", "docs/reference/README.md", "roles/*/README.md", "reference/*.rst"]
 
@@ -41,7 +41,7 @@ KINDS = {"modules": ["module"], "plugins": ["filter", "test", "callback"], "role
 
 
 def address(page: str, target: str, anchor: str) -> str:
-    """Return where a relative link of ``page``, a path in the repository, leads on the site."""
+    """Return the site's address for a relative link on ``page``, a path in the repository."""
     path = normpath(PurePosixPath(page).parent / target)
     if path == "README.md":
         path = "index.md"
@@ -54,7 +54,7 @@ def address(page: str, target: str, anchor: str) -> str:
 
 
 def contents() -> str:
-    """Return the tables of contents: what docs/README.md lists, in its order, roles and the other pages."""
+    """Return the tables of contents: the entries of docs/README.md in order, then roles and other pages."""
     guides = (ROOT / "docs" / "README.md").read_text()
     names = re.findall(r"^\| \[[^]]*\]\(([\w/-]+\.md)\)", guides, re.MULTILINE)
     pages = [f"docs/{name}" for name in dict.fromkeys(names)]
@@ -71,7 +71,7 @@ def contents() -> str:
 
 def read(_app: object, name: str, source: list[str]) -> None:
     if name.startswith("reference/"):
-        # The theme has a table of contents of its own, and shows an error in place of a second one.
+        # The theme has its own table of contents, and shows an error instead of a second one.
         source[0] = re.sub(r"^\.\. contents::\n(?: +:.*\n)*", "", source[0], flags=re.MULTILINE)
     else:
         page = f"{name}.md"
@@ -81,7 +81,7 @@ def read(_app: object, name: str, source: list[str]) -> None:
 
 
 def add_anchors(_app: object, tree: nodes.document) -> None:
-    """Give each section the anchor that it has on GitHub, too."""
+    """Also give each section its anchor on GitHub."""
     for section in tree.findall(nodes.section):
         slug = section.get("slug")
         if slug and slug not in tree.ids:

@@ -87,7 +87,7 @@ class Group:
             say(text)
 
     def each(self, mine: Any) -> list[Any]:
-        """The values of all processes, by rank."""
+        """Return the values of all processes, by rank."""
         found: list[Any] = [None] * self.size
         dist.all_gather_object(found, mine)
         return found
@@ -119,7 +119,7 @@ class Checkpoints:
             self._remove(f"step-{old:010d}.node-{self._group.node}.pt")
 
     def read(self) -> dict[str, Any] | None:
-        """The newest state that all processes can read, or None."""
+        """Return the newest state that all processes can read, or None."""
         unreadable: set[int] = set()
         while True:
             common = set.intersection(*map(set, self._group.each(self._steps() - unreadable)))
@@ -160,7 +160,7 @@ def network(width: int) -> nn.Module:
 
 
 def data(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Learnable samples, identical in every process: shapes (count, FEATURES) and (count, 1)."""
+    """Return learnable samples, identical in every process: shapes (count, FEATURES) and (count, 1)."""
     source = torch.Generator().manual_seed(seed)
     inputs = torch.randn(count, FEATURES, generator=source)
     weights = torch.randn(FEATURES, 1, generator=torch.Generator().manual_seed(7)) / FEATURES**0.5
@@ -220,13 +220,13 @@ class Training:
             time.sleep(self._options.step_delay)
 
     def loss(self) -> float:
-        """The mean squared error of this process's model on samples that were not used for training."""
+        """Return the mean squared error of this process's model on samples that were not used for training."""
         with torch.no_grad():
             inputs, wanted = self._unseen
             return float(nn.functional.mse_loss(self._plain(inputs), wanted))
 
     def fingerprint(self) -> float:
-        """A number that differs if parameters differ."""
+        """Return a number that differs if parameters differ."""
         return float(sum(parameter.double().abs().sum() for parameter in self._plain.parameters()))
 
     def _learn(self, chosen: torch.Tensor) -> None:

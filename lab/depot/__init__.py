@@ -1,4 +1,4 @@
-"""The depot: packages and images, built from their sources and served the way their upstreams serve them."""
+"""The depot: packages and images, built from their sources and served as their upstreams do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from lab.depot.cache import DepotError
 from lab.depot.versions import DEFAULT_KUBERNETES
 
-# Packages of Debian and Ubuntu that building and serving need on the host, beside Go (or pip, which brings it).
+# Packages of Debian and Ubuntu on the host for building and serving, in addition to Go (or pip, which installs it).
 HOST_PACKAGES = [
     "gcc",
     "libc6-dev",
@@ -26,7 +26,7 @@ __all__ = ["DEFAULT_KUBERNETES", "HOST_PACKAGES", "Contents", "DepotError", "bui
 
 @dataclass(frozen=True)
 class Contents:
-    """What the depot serves otherwise than upstream: its keys and images, for roles and tests that compare them.
+    """The depot's keys and images that differ from upstream's, for roles and tests that compare them.
 
     `fingerprints` are those of the depot's keys by the repository's name in upstream.lock, `digests` those of its
     images by their full names.
@@ -37,11 +37,11 @@ class Contents:
 
 
 def build(versions: Sequence[str] = (DEFAULT_KUBERNETES,)) -> None:
-    """Build everything that labs with these Kubernetes versions need; what is there already costs nothing.
+    """Build everything that labs with these Kubernetes versions need; existing builds are reused.
 
     Raises DepotError.
     """
-    # Loaded late: whoever only asks for names pays nothing for it.
+    # Imported late, so that it costs nothing when only names are needed.
     from lab.depot.builder import build as build_all
 
     build_all(versions)

@@ -23,7 +23,7 @@ _RELEASE_SUMS = {"MD5Sum": "md5", "SHA256": "sha256"}
 def control(deb: Path) -> str:
     """Return the control file of a .deb.
 
-    Raises ValueError when the file is no Debian package.
+    Raises ValueError if the file is not a Debian package.
     """
     unpack: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.decompress,
@@ -56,7 +56,7 @@ def _members(deb: Path) -> Iterable[tuple[str, bytes]]:
 
 
 def write_flat(root: Path, debs: Iterable[Path], signer: Signer, *, about: Mapping[str, str], below: str = "") -> None:
-    """Write a flat repository into `root`; the packages lie in its directory `below`. `about` is for its Release."""
+    """Write a flat repository into `root`, its packages into the subdirectory `below`; `about` is for its Release."""
     entries = [_entry(deb, _place(deb, root, below)) for deb in sorted(debs, key=_name)]
     files = _write_index(root, "\n".join(entries))
     _write_release(root, {**about, "Architectures": "amd64"}, files, signer)
@@ -84,7 +84,7 @@ def _place(deb: Path, root: Path, below: str) -> str:
     target = root / below / deb.name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    # One file on the disk, however many repositories hold it.
+    # One file on disk, even if several repositories contain it.
     target.hardlink_to(deb)
     return f"./{deb.name}" if not below else f"{below}/{deb.name}"
 
@@ -93,14 +93,14 @@ def _entry(deb: Path, filename: str) -> str:
     text, sums = _described(deb)
     about = {"Filename": filename, "Size": str(deb.stat().st_size), **sums}
     fields = "".join(f"{field}: {value}\n" for field, value in about.items())
-    # Description goes last: its text may be long.
+    # Description is last, because its text may be long.
     head, mark, description = text.partition("\nDescription:")
     return f"{head}\n{fields}{mark.strip()}{description}\n"
 
 
 @cache
 def _described(deb: Path) -> tuple[str, dict[str, str]]:
-    """Return control file and sums of a package, which several repositories may hold."""
+    """Return the control file and checksums of a package, cached for several repositories."""
     return control(deb).strip(), {field: _sum(deb, algorithm) for field, algorithm in _SUMS.items()}
 
 

@@ -1,4 +1,4 @@
-"""Build what is missing, step by step: keys, programs, packages, repositories, images."""
+"""Build what is missing, in this order: keys, programs, packages, repositories, images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from upstream.lock import Key, load
 
 
 def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
-    """Build everything that a lab with these Kubernetes versions needs; what is there already costs nothing.
+    """Build everything that a lab with these Kubernetes versions needs; existing builds are reused.
 
     Raises DepotError.
     """
     wanted = _with_built(kubernetes)
-    # Looked at without the lock: whoever has everything doesn't wait for another build.
+    # Checked without the lock, so that a complete depot doesn't wait for another build.
     if all(there for there, _text in _state(wanted)):
         return
     with cache.lock("depot"):
@@ -30,7 +30,7 @@ def build(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> None:
 
 
 def listing(kubernetes: Sequence[str] = (versions.DEFAULT_KUBERNETES,)) -> list[str]:
-    """Return one line per key, program, package, repository and image: whether it is there, and its name."""
+    """Return one line per key, program, package, repository and image: whether it exists, and its name."""
     return [f"{'built  ' if there else 'missing'}  {text}" for there, text in _state(_with_built(kubernetes))]
 
 
@@ -49,7 +49,7 @@ def _state(wanted: Sequence[str]) -> list[tuple[bool, str]]:
 
 
 def _with_built(kubernetes: Sequence[str]) -> list[str]:
-    """Add the versions that were asked for earlier: their packages stay in the repositories."""
+    """Add the versions of earlier builds: their packages stay in the repositories."""
     for version in kubernetes:
         versions.check_kubernetes(version)
     return [v for v in versions.kubernetes() if v in kubernetes or golang.is_built(recipes.kubernetes(v))]
@@ -123,7 +123,7 @@ def _images(kubernetes: Iterable[str]) -> None:
 
 
 def _optional(title: str, work: Callable[[], None]) -> None:
-    """Do a step that another part of the lab provides; without that part the rest is built all the same."""
+    """Run an optional step of another part of the lab; without that part, continue with the others."""
     try:
         with progress.step(title):
             work()

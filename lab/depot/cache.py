@@ -1,4 +1,4 @@
-"""Pieces that are built once: a directory is there completely, with the key of what it was made from, or not at all."""
+"""Cached build results: a directory exists completely, with the key of its sources, or not at all."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _KEY = ".key"
 
 
 class DepotError(Exception):
-    """A step of the depot failed; the text says what was being done, what the tool said and what to do next."""
+    """A step of the depot failed; the message contains the step, the tool's output, and what to do."""
 
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Hold a lock that all labs of this user share; wait for whoever holds it and say so."""
+    """Hold a lock that all labs of this user share; if it is taken, print that and wait."""
     path = paths.locks() / f"{name}.lock"
     with path.open("a+") as handle:
         try:
@@ -35,7 +35,7 @@ def lock(name: str) -> Iterator[None]:
 
 
 def digest(*parts: object) -> str:
-    """Return a short key of what something is made from."""
+    """Return a short cache key of these values."""
     return hashlib.sha256("\0".join(str(part) for part in parts).encode()).hexdigest()[:24]
 
 
@@ -47,21 +47,21 @@ def file_digest(path: Path) -> str:
 
 
 def tree_digest(*roots: Path) -> str:
-    """Return the key of source files: of each file below the given paths, its name and content."""
+    """Return the cache key of source files: names and contents of all files below the given paths."""
     files = [path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*")))]
     kept = [path for path in files if path.is_file() and "__pycache__" not in path.parts]
     return digest(*(f"{path.name}:{file_digest(path)}" for path in kept))
 
 
 def key_of(directory: Path) -> str:
-    """Return the key that a finished directory was made with, or an empty text."""
+    """Return the key with which a finished directory was built, or an empty text."""
     path = directory / _KEY
     return path.read_text() if path.is_file() else ""
 
 
 @contextmanager
 def fresh(directory: Path, key: str) -> Iterator[Path]:
-    """Give an empty directory to build in; it takes the place of `directory` when the block ends without an error."""
+    """Yield an empty directory to build in; it replaces `directory` if the block ends without an error."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     prefix = f".{directory.name}."
     for left_over in directory.parent.glob(f"{prefix}*"):
@@ -80,7 +80,7 @@ def fresh(directory: Path, key: str) -> Iterator[Path]:
 
 
 def remove(directory: Path) -> None:
-    """Remove a directory, also one with read-only parts."""
+    """Remove a directory, including read-only parts."""
     if not directory.exists():
         return
     for root, names, _files in os.walk(directory):
@@ -92,7 +92,7 @@ def remove(directory: Path) -> None:
 
 
 def replace_text(path: Path, text: str | bytes) -> None:
-    """Write a file in one move."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     work = path.with_name(f".{path.name}.new")
     work.write_bytes(text.encode() if isinstance(text, str) else text)

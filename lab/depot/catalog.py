@@ -1,4 +1,4 @@
-"""Which packages the depot holds: those of upstream.lock, with the lock's relations and the lab's content."""
+"""The depot's packages: those of upstream.lock, with the lock's relations and the lab's content."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _FOR_VIRTUAL = ("Provides", "Conflicts", "Replaces")
 
 @dataclass(frozen=True)
 class Deb:
-    """A package of the lock with its content; the same of both is packed once, whichever repositories hold it."""
+    """A package of the lock with its content; equal packages are packed once for all repositories."""
 
     entry: Package
     content: Content
 
     @property
     def filename(self) -> str:
-        """Its file's name, to which the epoch does not belong."""
+        """Return the file's name, which does not contain the epoch."""
         return f"{self.entry.name}_{self.entry.version.split(':', 1)[-1]}_{self.entry.architecture}.deb"
 
     @property
     def fields(self) -> dict[str, str]:
-        """Control fields: the lock's relations, and the content's virtual names."""
+        """Return the control fields: the lock's relations, and the content's virtual names."""
         found = {title: self.entry.relations.get(name, "") for name, title in _FIELDS.items()}
         for title in _FOR_VIRTUAL:
             found[title] = ", ".join(part for part in (found[title], *self.content.virtual) if part)
@@ -46,23 +46,23 @@ class Deb:
 
     @property
     def key(self) -> str:
-        """Key of everything that the file depends on: of the lock no more than this package's own entry."""
+        """Return the cache key of the file; from the lock, it only depends on this package's own entry."""
         entry = self.entry
         about = (entry.name, entry.version, entry.architecture, *sorted(self.fields.items()))
         return cache.digest(_code(), *about, self.content.description, self.content.section, self.content.key)
 
     @property
     def path(self) -> Path:
-        """The packed file."""
+        """Return the path of the packed file."""
         return paths.debs() / self.key / self.filename
 
     @property
     def is_packed(self) -> bool:
-        """Say whether the file is there."""
+        """Return whether the file exists."""
         return self.path.is_file()
 
     def pack(self) -> None:
-        """Pack the file unless it is there."""
+        """Pack the file unless it exists."""
         if self.is_packed:
             return
         filling = self.content.fill()
@@ -84,9 +84,9 @@ class Deb:
 def debs(repositories: Iterable[Repository], kubernetes: Collection[str]) -> dict[str, list[Deb]]:
     """Return the packages of each repository that the depot has.
 
-    Of Kubernetes only the repositories of the wanted versions count. What the lab knows by its name and can't fill in
-    this version (a kubelet that is not built, a driver that is not simulated) is left out; what it does not know is
-    an empty placeholder.
+    Only repositories of the wanted Kubernetes versions count. A package that the lab supports, but not in this version
+    (a kubelet that is not built, a driver that is not simulated), is left out; an unsupported package is an empty
+    placeholder.
     """
     minors = {f"kubernetes-{versions.minor(version)}" for version in kubernetes}
     found: dict[str, list[Deb]] = {}
@@ -99,7 +99,7 @@ def debs(repositories: Iterable[Repository], kubernetes: Collection[str]) -> dic
 
 
 def prune(wanted: Iterable[Deb]) -> None:
-    """Remove packages that no repository holds any longer."""
+    """Remove packages that are in no repository any longer."""
     kept = {deb.key for deb in wanted}
     for directory in paths.debs().iterdir():
         if directory.is_dir() and directory.name not in kept:

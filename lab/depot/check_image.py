@@ -1,4 +1,4 @@
-"""The stand-in for NVIDIA's CUDA sample, which lab.gpusim describes as a build context."""
+"""The replacement of NVIDIA's CUDA sample, built from a context that lab.gpusim writes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _stamp() -> Path:
 
 
 def is_stored() -> bool:
-    """Say whether the registry has the image, made from the same."""
+    """Return whether the registry has the image, built from the same sources."""
     stamp = _stamp()
     return holds(versions.CHECK_IMAGE) and stamp.is_file() and stamp.read_text() == gpusim.key()
 

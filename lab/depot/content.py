@@ -1,4 +1,4 @@
-"""What the lab puts into a package. Its name, version, relations and architecture come from upstream.lock."""
+"""Contents of the lab's packages. Name, version, relations and architecture come from upstream.lock."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.depot.golang import Recipe
 
 @dataclass
 class Filling:
-    """Files of a package and what dpkg does with them."""
+    """Files of a package and dpkg's metadata for them."""
 
     files: dict[str, deb.Content] = field(default_factory=dict)
     scripts: dict[str, str] = field(default_factory=dict)
@@ -21,10 +21,10 @@ class Filling:
 
 @dataclass(frozen=True)
 class Content:
-    """What a package holds: `key` covers all that `fill` depends on, `fill` is called when the package is packed.
+    """Content of a package: `key` covers everything that `fill` depends on, `fill` is called when it is packed.
 
-    `virtual` are names of the lab that the package provides, conflicts with and replaces, besides what the lock says:
-    of packages that hold the same files only one is installed at a time. `programs` have to be built before.
+    `virtual` are names of the lab that the package provides, conflicts with and replaces, in addition to the lock, so
+    that only one of several packages with the same files is installed. `programs` must be built before.
     """
 
     description: str
@@ -36,7 +36,7 @@ class Content:
 
 
 def merged(parts: Iterable[Filling]) -> Filling:
-    """Return several fillings as one; scripts of the same name run one after the other."""
+    """Return the union of fillings; scripts with the same name run one after the other."""
     whole = Filling()
     for part in parts:
         whole.files |= part.files
@@ -44,13 +44,13 @@ def merged(parts: Iterable[Filling]) -> Filling:
         whole.conffiles += part.conffiles
         for name, text in part.scripts.items():
             former = whole.scripts.get(name)
-            # All are shell scripts: the first one's interpreter runs them.
+            # All are shell scripts, so the first one's interpreter runs them.
             whole.scripts[name] = former + text.partition("\n")[2] if former and name != "triggers" else text
     return whole
 
 
 def placeholder(name: str, why: str = "the lab has no content for it") -> Content:
-    """An empty package, which is there because the lock has it."""
+    """Return an empty package for an entry of the lock."""
     about = f"Placeholder for {name} (lab)\nThis package stands in for upstream's package of the same name in a lab.\n"
     text = f"{about}It is empty: {why}."
     return Content(text, text)

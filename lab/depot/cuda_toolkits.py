@@ -1,7 +1,8 @@
-"""CUDA toolkits, simulated: contents for the packages of NVIDIA's CUDA repositories, by their names.
+"""Simulated CUDA toolkits: contents for the packages of NVIDIA's CUDA repositories, by name.
 
-They hold an nvcc that only prints its version, and nothing that computes. What the real packages do to a host is here:
-directories side by side, alternatives for /usr/local/cuda and /usr/local/cuda-<major>, and the linker's paths.
+They contain an nvcc that only prints its version, and nothing that computes. Their effects on a host are those of the
+real packages: parallel directories, alternatives for /usr/local/cuda and /usr/local/cuda-<major>, and the linker's
+paths.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _COMMON = re.compile(r"cuda-toolkit(?:-(?P<major>\d+))?-config-common")
 
 @dataclass(frozen=True)
 class _Series:
-    """The toolkits of one minor version, which share a directory."""
+    """All toolkits of a minor version, which share a directory."""
 
     major: str
     minor: str
@@ -61,16 +62,16 @@ class _Series:
 
     @property
     def words(self) -> dict[str, str]:
-        # Of the alternatives the newest is chosen.
+        # The newest alternative has the highest priority.
         return {"home": self.home, "major": self.major, "priority": f"{self.major}{self.minor}"}
 
 
 def content(name: str, version: str) -> Content | None:
-    """Return the content of a package of a toolkit; None for a name that is not a toolkit's."""
+    """Return the content of a toolkit's package, None for a name that is not a toolkit's."""
     fill = _filling(name, version.partition("-")[0])
     if fill is None:
         return None
-    # dpkg takes a package for replaced, and forgets it, when all that it holds is a directory of others.
+    # dpkg considers a package replaced, and removes it, if it only contains directories of other packages.
     notice = _NOTICE.format(name=name)
 
     def noticed() -> Filling:

@@ -1,4 +1,4 @@
-"""What the lab has in place of NVIDIA's DCGM exporter: a program that reads the simulated NVML."""
+"""The lab's replacement of NVIDIA's DCGM exporter: a program that reads the simulated NVML."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _LABELS = {
 
 
 def reference() -> str:
-    """Return the name of the real image, under which nodes pull this one."""
+    """Return the name of the real image, which nodes pull."""
     return f"nvcr.io/nvidia/k8s/dcgm-exporter:{versions.table()['dcgm_exporter']}"
 
 
 def build() -> None:
-    """Build the program and store the image; what is there already costs nothing. Raises DepotError."""
+    """Build the program and store the image; existing ones are reused. Raises DepotError."""
     recipe = recipes.dcgm_exporter()
     golang.provide(recipe)
     versions.check_image(reference())

@@ -1,4 +1,4 @@
-"""Write .deb files (an ar archive of debian-binary, control.tar.gz, data.tar.gz): the same bytes for the same input."""
+"""Write .deb files (an ar archive of debian-binary, control.tar.gz, data.tar.gz) reproducibly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-# Packages carry no build time, so that an unchanged input gives an unchanged file.
+# A fixed build time, so that equal input gives equal files.
 _TIME = 1767225600
 _SCRIPTS = ("preinst", "postinst", "prerm", "postrm", "triggers")
 
@@ -27,7 +27,7 @@ class Link:
 
 @dataclass(frozen=True)
 class File:
-    """A file with a mode of its own; a plain path, text or bytes get 0755 when executable, else 0644."""
+    """A file with an explicit mode; a plain path, text or bytes get 0755 if executable, else 0644."""
 
     content: Path | str | bytes
     mode: int
@@ -54,15 +54,15 @@ def make(
 ) -> Path:
     """Write `<name>_<version>_<architecture>.deb` into the directory `out` and return its path.
 
-    `files` maps absolute paths to their content: a Path is read from disk, str and bytes are the content itself;
-    `Link` and `File` give symbolic links and explicit modes. `scripts` may hold preinst, postinst, prerm, postrm and
+    `files` maps absolute paths to their content: a Path is read from disk, str and bytes are the content itself; `Link`
+    and `File` give symbolic links and explicit modes. `scripts` may contain preinst, postinst, prerm, postrm and
     triggers. `fields` are further control fields such as Provides or Conflicts.
-    Raises ValueError for paths that aren't absolute, unknown scripts and conffiles that the package doesn't hold.
+    Raises ValueError for relative paths, unknown scripts, and conffiles that are not in the package.
     """
     contents = dict(files or {})
     _check(contents, directories, scripts or {}, conffiles)
     out.mkdir(parents=True, exist_ok=True)
-    # The epoch is no part of a file name.
+    # The epoch is not part of a file name.
     target = out / f"{name}_{version.split(':', 1)[-1]}_{architecture}.deb"
     with tempfile.TemporaryDirectory(dir=out, prefix=".deb-") as work:
         data = Path(work, "data.tar.gz")
@@ -174,7 +174,7 @@ def _control_tar(members: Mapping[str, str]) -> bytes:
 
 
 class _GzipTar(tarfile.TarFile):
-    """A tar archive that closes its compressor too, which tarfile leaves open for a file object given to it."""
+    """A tar archive that also closes its compressor, which tarfile leaves open if it is passed as a file object."""
 
     compressor: gzip.GzipFile
 
@@ -184,7 +184,7 @@ class _GzipTar(tarfile.TarFile):
 
 
 def _tar(raw: IO[bytes]) -> _GzipTar:
-    # Level 1: the packages travel between containers of one machine, where time counts more than size.
+    # Level 1: the packages are only copied between containers on one machine, so time matters more than size.
     compressor = gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=raw, mtime=_TIME)
     tar = _GzipTar(fileobj=compressor, mode="w", format=tarfile.GNU_FORMAT)
     tar.compressor = compressor

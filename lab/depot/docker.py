@@ -1,4 +1,4 @@
-"""Docker Engine, its command line and plugins, which only the tests of the role docker need: `build --with docker`."""
+"""Docker Engine, its command line and plugins, which only tests of the role docker need: `build --with docker`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from lab.depot import builder, docker_programs, golang, versions
 
 
 def build() -> None:
-    """Build them, and with them their packages; what is there already costs nothing. Raises DepotError."""
+    """Build the programs and their packages; existing builds are reused. Raises DepotError."""
     for version in versions.DOCKER:
         for recipe in (*docker_programs.engine(version), *docker_programs.plugins(version).values()):
             golang.provide(recipe)

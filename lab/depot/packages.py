@@ -1,4 +1,4 @@
-"""Contents of packages by their names: files, conffiles and scripts around the programs built here."""
+"""Contents of packages by name: files, conffiles and scripts around the programs built here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ disabled_plugins = ["cri"]
 #state = "/run/containerd"
 """
 
-# What Docker's own does: https://github.com/docker/docker-ce-packaging, deb/common/docker-ce.postinst
+# As in Docker's own packages: https://github.com/docker/docker-ce-packaging, deb/common/docker-ce.postinst
 _DOCKER_POSTINST = """\
 #!/bin/sh
 set -e
@@ -65,9 +65,9 @@ _CUDA = "cuda-"
 
 
 def content(entry: Package, repository: Repository, kubernetes: Collection[str]) -> Content | None:
-    """Return what the lab puts into a package of the lock; None for a version that the lab does not build.
+    """Return the content of a package in the lock, None for a version that the lab does not build.
 
-    `kubernetes` are the versions of Kubernetes that are built.
+    `kubernetes` are the Kubernetes versions that are built.
     """
     if entry.empty:
         return placeholder(entry.name, "upstream's is empty as well")
@@ -275,7 +275,7 @@ _TOOLKIT = {
 
 
 def _cuda_keyring(repository: Repository) -> Content:
-    """NVIDIA's package with the key and the source of the CUDA repository; here the key is the depot's."""
+    """Return NVIDIA's package with the CUDA repository's source and, instead of NVIDIA's key, the depot's."""
     keyring = "/usr/share/keyrings/cuda-archive-keyring.gpg"
     sources = f"/etc/apt/sources.list.d/{repository.name}-x86_64.list"
     pin = "/etc/apt/preferences.d/cuda-repository-pin-600"

@@ -1,11 +1,11 @@
-"""How each program is built from its Go module."""
+"""Recipes of the programs that are built from Go modules."""
 
 from __future__ import annotations
 
 from lab.depot import versions
 from lab.depot.golang import Recipe
 
-# NVIDIA's programs find libnvidia-ml at run time, so its functions stay open when they are linked.
+# NVIDIA's programs find libnvidia-ml at run time, so its symbols stay undefined when they are linked.
 _NVML_AT_RUN_TIME = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
 _TENCENT = "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud"
 _CNI = {
@@ -99,7 +99,7 @@ def containerd(version: str) -> Recipe:
 
 
 def runc(containerd_version: str) -> Recipe:
-    """The runc that belongs to a containerd, static and with seccomp, as its project releases it."""
+    """The runc for a containerd version, static and with seccomp, as its project releases it."""
     return Recipe(
         "runc",
         "github.com/opencontainers/runc",
@@ -161,7 +161,7 @@ def docker_compose(version: str) -> Recipe:
 
 
 def dockershim() -> Recipe:
-    """What stands in for cri-dockerd: Docker's CRI from the last Kubernetes that had it, as a program of its own."""
+    """The replacement of cri-dockerd: Docker's CRI from the last Kubernetes that had it, as a separate program."""
     source = versions.DOCKERSHIM_SOURCE
     programs = {"cri-dockerd": "main.go"}
     return Recipe("dockershim", "k8s.io/kubernetes", f"v{source}", programs, staging=_staging(source), own="dockershim")
@@ -177,7 +177,7 @@ def flannel(tag: str) -> Recipe:
         cgo=True,
         static=True,
         ldflags="-X github.com/flannel-io/flannel/pkg/version.Version={version}",
-        # The versions that go.mod names can't be had; no other backend uses them.
+        # The versions in go.mod are not available; no other backend uses them.
         replaces={f"{_TENCENT}/{name}": f"{_TENCENT}/{name}@v1.0.1100" for name in ("common", "vpc")},
     )
 
@@ -190,7 +190,7 @@ def flannel_cni() -> Recipe:
 
 
 def container_toolkit(version: str) -> Recipe:
-    """NVIDIA's container toolkit with the files that its packages hold."""
+    """NVIDIA's container toolkit with the files of its packages."""
     info = "github.com/NVIDIA/nvidia-container-toolkit/internal/info"
     names = ("nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime-hook")
     modes = ("nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy")
@@ -222,7 +222,7 @@ def device_plugin(tag: str) -> Recipe:
 
 
 def node_feature_discovery(tag: str) -> Recipe:
-    """Node Feature Discovery as its image holds it: the host's directories are mounted below /host-*."""
+    """Node Feature Discovery as in its image: the host's directories are mounted below /host-*."""
     package = "sigs.k8s.io/node-feature-discovery/pkg"
     return Recipe(
         "node-feature-discovery",
@@ -236,7 +236,7 @@ def node_feature_discovery(tag: str) -> Recipe:
 
 
 def local_path_provisioner(tag: str) -> Recipe:
-    """What makes volumes of directories of the nodes."""
+    """The provisioner of volumes in directories of the nodes."""
     return Recipe(
         "local-path-provisioner",
         "github.com/rancher/local-path-provisioner",
@@ -247,7 +247,7 @@ def local_path_provisioner(tag: str) -> Recipe:
 
 
 def dcgm_exporter() -> Recipe:
-    """What stands in for NVIDIA's dcgm-exporter, which can't be had as a Go module everywhere, and needs DCGM."""
+    """The replacement of NVIDIA's dcgm-exporter, which needs DCGM and is not on every proxy as a Go module."""
     programs = {"dcgm-exporter": "main.go"}
     return Recipe(
         "dcgm-exporter",
@@ -269,7 +269,7 @@ def helm() -> Recipe:
 
 
 def server() -> Recipe:
-    """The depot's own server, built among the sources of the registry it is made from."""
+    """The depot's own server, built with the sources of the registry that it extends."""
     module = "github.com/distribution/distribution/v3"
     return Recipe("depot-server", module, versions.DISTRIBUTION, {"depot-server": "main.go"}, own="server")
 
@@ -282,11 +282,11 @@ def minikube(version: str) -> Recipe:
         "k8s.io/minikube",
         f"v{version}",
         {"minikube": "./cmd/minikube"},
-        # As upstream: libvirt is looked for when it is used.
+        # As upstream does: libvirt is loaded when it is used.
         cgo=True,
         tags=("libvirt_dlopen",),
         ldflags=f"-X {package}.version={{version}} -X {package}.gitCommitID={{commit}} "
-        # The tag of an image, with a number of its own (Makefile of minikube).
+        # The tag of an image that has its own version number (Makefile of minikube).
         f"-X {package}.storageProvisionerVersion=v5",
         keep=("deploy/kicbase/entrypoint", "deploy/kicbase/containerd.toml", "deploy/kicbase/automount/*"),
     )

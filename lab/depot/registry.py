@@ -1,4 +1,4 @@
-"""The image registry while it is being filled: a process of the depot's server on the loopback address."""
+"""The image registry while images are stored: a process of the depot's server on the loopback address."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _START_TIMEOUT = 20.0
 
 
 class Registry:
-    """Speaks the OCI distribution protocol with a registry that asks for no credentials."""
+    """A client of the OCI distribution protocol for a registry without credentials."""
 
     def __init__(self, host: str, port: int) -> None:
         self.address = f"{host}:{port}"
@@ -39,7 +39,7 @@ class Registry:
         self._expect(201, "PUT", f"/v2/{repository}/manifests/{tag}", manifest, {"Content-Type": oci.MANIFEST})
 
     def answers(self) -> bool:
-        """Say whether the registry is up."""
+        """Return whether the registry is up."""
         try:
             return self._request("GET", "/v2/", None, {})[0] == 200
         except OSError:
@@ -86,13 +86,13 @@ def split(reference: str) -> tuple[str, str]:
 
 
 def holds(reference: str) -> bool:
-    """Say whether the storage has an image, without asking a running registry."""
+    """Return whether the storage contains an image, without a running registry."""
     repository, tag = split(reference)
     return (_repositories() / repository / "_manifests" / "tags" / tag / "current" / "link").is_file()
 
 
 def digests() -> dict[str, str]:
-    """Return the digest of each image in the storage by its full name, without asking a running registry."""
+    """Return the digest of each image in the storage by its full name, without a running registry."""
     found = {}
     for link in sorted(_repositories().glob("**/_manifests/tags/*/current/link")):
         tag = link.parent.parent
@@ -113,7 +113,7 @@ def writable() -> Iterator[Registry]:
     server = golang.build(recipes.server()) / "depot-server"
     argv = [str(server), f"-registry=127.0.0.1:{port}", f"-storage={paths.registry()}", "-writable"]
     with (paths.logs() / "registry.log").open("ab") as log:
-        # The registry reads REGISTRY_* of the environment as settings.
+        # The registry reads REGISTRY_* from the environment as settings.
         environment = {key: value for key, value in os.environ.items() if not key.startswith("REGISTRY_")}
         process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
     try:

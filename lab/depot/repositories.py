@@ -1,4 +1,4 @@
-"""The apt repositories below www/, each where its upstream has it, with its own key under that key's own name."""
+"""The apt repositories below www/, each at its upstream path, with its own key under upstream's key name."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lab.depot.cache import DepotError
 from lab.depot.catalog import Deb
 from upstream.lock import Repository
 
-# Where the packages of a flat repository lie, if not next to its index.
+# Directory of a flat repository's packages, if they are not next to its index.
 _POOLS = {"pkgs.k8s.io": "amd64"}
 
 
 @dataclass(frozen=True)
 class Site:
-    """One directory below www/, replaced as a whole: a repository with its key, or several that have one address."""
+    """A directory below www/, replaced as a whole: a repository with its key, or several with one address."""
 
     below: str
     members: tuple[tuple[Repository, tuple[Deb, ...]], ...]
 
     @property
     def key(self) -> str:
-        """Key of everything that the directory is made from."""
+        """Return the cache key of the directory's sources."""
         here = Path(__file__).resolve().parent
         about = [
             (
@@ -40,11 +40,11 @@ class Site:
 
     @property
     def is_written(self) -> bool:
-        """Say whether the directory is there, made from the same."""
+        """Return whether the directory exists, built from the same sources."""
         return cache.key_of(paths.www() / self.below) == self.key
 
     def build(self) -> None:
-        """Write the directory in one move."""
+        """Write the directory atomically."""
         with cache.fresh(paths.www() / self.below, self.key) as work:
             for repository, debs in self.members:
                 self._write(work, repository, [deb.path for deb in debs])
@@ -79,7 +79,7 @@ def sites(repositories: Iterable[Repository], debs: Mapping[str, Sequence[Deb]])
 
 
 def _root(repository: Repository) -> str:
-    """The directory that holds a repository and its key."""
+    """Return the directory of a repository and its key."""
     key = _place(repository.key.url).rpartition("/")[0]
     root = os.path.commonpath([_place(repository.url), key])
     if not root:
@@ -90,5 +90,5 @@ def _root(repository: Repository) -> str:
 
 
 def _place(url: str) -> str:
-    """Where an address lies below www/: the host's name, then the path."""
+    """Return the path of an address below www/: the host's name, then the path."""
     return url.partition("://")[2].rstrip("/")

@@ -1,4 +1,4 @@
-"""Maintainer scripts of packages with systemd units, doing what debhelper's snippets do."""
+"""Maintainer scripts of packages with systemd units, equivalent to debhelper's snippets."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ _HEAD = "#!/bin/sh\nset -e\n"
 
 
 def started(units: Sequence[str]) -> str:
-    """Lines for a postinst: enable the units, start them, restart them after an upgrade."""
+    """Return lines for a postinst that enable the units, start them, and restart them after an upgrade."""
     enable = "".join(_ENABLE.format(unit=unit) for unit in units)
     return _CONFIGURE + enable + _START.format(units=" ".join(units)) + "fi\n"
 
 
 def for_services(units: Sequence[str], *, start: bool) -> dict[str, str]:
-    """Return all scripts of a package with units; without `start` it neither enables nor starts them."""
+    """Return all maintainer scripts of a package with units; without `start`, they neither enable nor start them."""
     names = " ".join(units)
     return {
         "postinst": _HEAD + (started(units) if start else _CONFIGURE + _RELOAD + "fi\n"),
@@ -68,5 +68,5 @@ def for_services(units: Sequence[str], *, start: bool) -> dict[str, str]:
 
 
 def with_debhelper(upstream: str, lines: str) -> str:
-    """Put lines where an upstream maintainer script has its debhelper mark."""
+    """Insert lines at the debhelper mark of an upstream maintainer script."""
     return upstream.replace("#DEBHELPER#", lines)

@@ -1,4 +1,4 @@
-"""The depot as one container on the networks of the labs: HTTP on port 80, the registry on port 5000."""
+"""The depot as one container on the networks of all labs: HTTP on port 80, the registry on port 5000."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMIT = 4096
 
 
 def container() -> str:
-    """The name of the container: each cache has one of its own, so that labs of two caches run side by side."""
+    """Return the name of the container, which differs between caches, so that their labs can run in parallel."""
     own = str(paths.cache_root())
     usual = str(Path.home() / ".cache" / "gpulab")
     return "gpulab-depot" if own == usual else f"gpulab-depot-{hashlib.sha256(own.encode()).hexdigest()[:8]}"
@@ -29,21 +29,21 @@ def container() -> str:
 
 @dataclass(frozen=True)
 class Depot:
-    """Where a lab's nodes reach the depot."""
+    """The depot's addresses for a lab's nodes."""
 
     url: str
     registry: str
 
 
 def ensure_serving(network: str, ip: str) -> Depot:
-    """Let the depot answer under an address of a lab's network; start it when it isn't running.
+    """Make the depot available at an address of a lab's network; start it if it isn't running.
 
     The container publishes no port of the host. Raises DepotError.
     """
     with cache.lock("serve"):
         image = _image()
         state = _inspect()
-        # A new server, or killed: the old container goes, its networks are taken over.
+        # A new server image, or a killed container: replace the container, and keep its networks.
         others: dict[str, str] = {}
         if state and (state["killed"] or state["image"] != image):
             others = {name: address for name, address in state["networks"].items() if name != network}
@@ -60,7 +60,7 @@ def ensure_serving(network: str, ip: str) -> Depot:
 
 
 def detach(network: str) -> None:
-    """Leave a lab's network; the container goes with its last network. Raises DepotError."""
+    """Disconnect from a lab's network; remove the container with its last network. Raises DepotError."""
     with cache.lock("serve"):
         state = _inspect()
         if state is None:
@@ -72,7 +72,7 @@ def detach(network: str) -> None:
 
 
 def networks() -> dict[str, str]:
-    """Return the networks that the depot is on, with its address there."""
+    """Return the depot's networks, with its address on each."""
     state = _inspect()
     found: dict[str, str] = state["networks"] if state else {}
     return found
@@ -87,7 +87,7 @@ def _start(network: str, ip: str, image: str) -> None:
     try:
         _podman(*argv, doing=doing)
     except cache.DepotError:
-        # A container that could not start would stay behind, created and useless.
+        # Otherwise, a container that could not start would remain.
         _podman("rm", "--force", "--ignore", container(), doing=doing)
         raise
 
@@ -121,7 +121,7 @@ def _inspect() -> dict[str, Any] | None:
 
 
 def _image() -> str:
-    """Return the name of the container's image: the server and nothing else."""
+    """Return the name of the container's image, which only contains the server."""
     recipe = recipes.server()
     name = f"{_IMAGE}:{recipe.key}"
     known = _podman("images", "--format={{.Repository}}:{{.Tag}}", doing="listing images").split()
@@ -139,13 +139,13 @@ def _image() -> str:
 
 def _remove_image(former: str, current: str) -> None:
     if former != current and former.startswith(f"{_IMAGE}:"):
-        # Whatever else uses it keeps it; podman's log has the reason.
+        # Another container may still use it; podman's log has the reason.
         with contextlib.suppress(cache.DepotError):
             _podman("rmi", former, doing="removing the depot's former image")
 
 
 def _limits() -> list[str]:
-    # Podman asks for more than a caller without CAP_SYS_RESOURCE may give; one server needs little.
+    # Podman requests more than a caller without CAP_SYS_RESOURCE may set; one server needs little.
     hard = {
         "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         "nproc": resource.getrlimit(resource.RLIMIT_NPROC)[1],
@@ -155,7 +155,7 @@ def _limits() -> list[str]:
 
 
 def _runtime() -> list[str]:
-    # crun refuses to start containers on hosts with hybrid cgroups; runc takes both.
+    # crun refuses to start containers on hosts with hybrid cgroups; runc supports both.
     return ["--runtime=runc"] if Path("/sys/fs/cgroup/unified").is_dir() else []
 
 

@@ -1,4 +1,4 @@
-"""The depot's keys: one for each key of upstream.lock, made at the first build, with the expiry that the lock names."""
+"""The depot's keys: one for each key of upstream.lock, created in the first build, with the lock's expiry date."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from lab import paths, progress
 from lab.depot import cache, tools
 from upstream.lock import Key
 
-# RSA is what every apt accepts.
+# Every apt accepts RSA.
 ALGORITHM = "rsa4096"
-# apt of Debian 13 refuses self-signatures and Release signatures over SHA-1; older gpg needs to be told.
+# apt of Debian 13 refuses self-signatures and Release signatures with SHA-1, which older gpg uses by default.
 _DIGESTS = ("--cert-digest-algo", "SHA512", "--digest-algo", "SHA512")
 _NEVER = "never"
-# A key whose expiry is nearer than this, as upstream has it, gets this many days in the depot ...
+# A key that upstream lets expire earlier than this is valid for this many days in the depot ...
 _EXTENSION = timedelta(days=7)
-# ... and the same again once this is all that is left of them.
+# ... and is extended when only this much is left.
 _RESERVE = timedelta(days=2)
 
 
 @dataclass(frozen=True)
 class Signer:
-    """Signs with one of the depot's keys, which is loaded into a GnuPG directory of its own."""
+    """Signs with one of the depot's keys, which is loaded into a separate GnuPG directory."""
 
     home: Path
 
     def gpg(self, *arguments: str | Path, doing: str, stdin: bytes | None = None) -> str:
-        """Run gpg without questions."""
+        """Run gpg in batch mode."""
         base: list[str | Path] = [
             "gpg",
             "--homedir",
@@ -53,32 +53,32 @@ class Signer:
 
 
 def directory(key: Key) -> Path:
-    """Where the depot's key for one of upstream's lies."""
+    """Return the directory of the depot's key for an upstream key."""
     return paths.cache_root() / "keys" / key.fingerprint
 
 
 def armored(key: Key) -> Path:
-    """The public key as text."""
+    """Return the path of the public key as text."""
     return directory(key) / "public.asc"
 
 
 def binary(key: Key) -> Path:
-    """The public key as a keyring file."""
+    """Return the path of the public key as a keyring."""
     return directory(key) / "public.gpg"
 
 
 def fingerprint(key: Key) -> str:
-    """Return the fingerprint of the depot's key for one of upstream's, which is not upstream's own."""
+    """Return the fingerprint of the depot's key for an upstream key, which is different."""
     return (directory(key) / "fingerprint").read_text().strip()
 
 
 def public(key: Key) -> str:
-    """Return the public key as text, empty before it is made."""
+    """Return the public key as text, empty if it was not created yet."""
     return armored(key).read_text() if armored(key).is_file() else ""
 
 
 def distinct(keys: Iterable[Key]) -> list[Key]:
-    """One key per fingerprint; of several expiries the earliest, as a key has only one."""
+    """Return one key per fingerprint with the earliest expiry, because a key has only one."""
     found: dict[str, Key] = {}
     for key in keys:
         known = found.setdefault(key.fingerprint, key)
@@ -88,7 +88,7 @@ def distinct(keys: Iterable[Key]) -> list[Key]:
 
 
 def is_made(key: Key, today: date | None = None) -> bool:
-    """Say whether the depot has this key with the expiry that it should have on this day."""
+    """Return whether the depot's key exists with the expiry that it must have on this day."""
     made = cache.key_of(directory(key))
     expiry = made.removeprefix(f"{ALGORITHM} ")
     if expiry == made:
@@ -101,7 +101,7 @@ def is_made(key: Key, today: date | None = None) -> bool:
 
 
 def make(key: Key, today: date | None = None) -> None:
-    """Make a key, or give the existing one its expiry: its fingerprint stays, as upstream's does."""
+    """Create a key, or set the expiry of an existing one, which keeps its fingerprint as upstream's does."""
     day = today or _today()
     if is_made(key, day):
         return
@@ -109,7 +109,7 @@ def make(key: Key, today: date | None = None) -> None:
     if _is_near(key, day):
         expiry = (day + _EXTENSION).isoformat()
         progress.say(f"Key {key.file} expires on {_date(key)} upstream; the depot's is valid until {expiry}.")
-    # As gpg takes a date: a day without a time would end at noon.
+    # gpg's format: a day without a time would end at noon.
     until = f"{expiry.replace('-', '')}T235959" if expiry != _NEVER else _NEVER
     former = directory(key) / "secret.asc"
     doing = f"making the depot's key in the place of {key.fingerprint}"
@@ -138,7 +138,7 @@ def _export(signer: Signer, work: Path) -> None:
 
 @contextmanager
 def loaded(key: Key) -> Iterator[Signer]:
-    """Give a signer with the depot's key for one of upstream's."""
+    """Yield a signer with the depot's key for an upstream key."""
     with _home() as signer:
         signer.gpg("--import", directory(key) / "secret.asc", doing="loading a signing key of the depot")
         yield signer
@@ -146,7 +146,7 @@ def loaded(key: Key) -> Iterator[Signer]:
 
 @contextmanager
 def _home() -> Iterator[Signer]:
-    # A short path: gpg-agent's socket lies in it, and socket paths end at 107 characters.
+    # A short path, because gpg-agent's socket is in it, and socket paths are limited to 107 characters.
     with tempfile.TemporaryDirectory(prefix="gpulab-gpg-", ignore_cleanup_errors=True) as name:
         try:
             yield Signer(Path(name))
@@ -155,7 +155,7 @@ def _home() -> Iterator[Signer]:
 
 
 def _date(key: Key) -> str:
-    """The day on which upstream's key expires; empty if it never does, or that is not known."""
+    """Return the day on which upstream's key expires, empty if never or unknown."""
     return "" if key.expires in (None, _NEVER) else str(key.expires)
 
 

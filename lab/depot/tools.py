@@ -1,4 +1,4 @@
-"""Run a tool of the host: its output goes to a log, its failure becomes one readable error."""
+"""Run a tool of the host: its output goes to a log, and a failure is one readable error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(
 ) -> str:
     """Run a command and return its standard output; standard error goes to logs/<log>.log.
 
-    Raises DepotError with the end of what the tool said.
+    Raises DepotError with the end of the tool's output.
     """
     command = [str(part) for part in argv]
     if nice and shutil.which("nice"):
@@ -65,9 +65,9 @@ def run(
 
 
 def killed(state: str, container: str, pid: int) -> bool:
-    """Whether the main process of a container that Podman calls running is gone.
+    """Return whether the main process of a container that Podman reports as running has ended.
 
-    So it is when its processes were killed together with its monitor; an attempt to stop it ends in "stopping".
+    This happens if its processes were killed together with its monitor; an attempt to stop it ends in "stopping".
     """
     if state not in ("running", "stopping"):
         return False

@@ -1,4 +1,4 @@
-"""What the depot builds of what upstream.lock has: the product's table chooses, and can choose nothing else."""
+"""Versions of upstream.lock that the depot builds, as the product's version table selects them."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _TABLE = paths.REPOSITORY / "roles" / "cluster" / "vars" / "main" / "versions.ym
 
 DEFAULT_KUBERNETES = "1.36.5"
 
-# Each containerd names the runc it is tested with in script/setup/runc-version of its source.
+# The runc with which each containerd is tested (script/setup/runc-version of its source).
 RUNC = {"2.3.6": "v1.5.1"}
 
-# Each Docker Engine: the last beta of the module that its tag was made from, which has no version of its own.
+# The last beta of the module from which each Docker Engine's tag was made; the module has no tag for it.
 DOCKER = {"29.8.2": "v2.0.0-beta.24"}
 
-# The container check of the network: its own version number, whatever Kubernetes it comes with.
+# The image for network checks: it has its own version number, independent of its Kubernetes release.
 AGNHOST = "2.63.0"
 AGNHOST_SOURCE = "1.36.4"
 
-# The last Kubernetes that ran Docker's containers itself.
+# The last Kubernetes with support for Docker.
 DOCKERSHIM_SOURCE = "1.23.17"
 
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 HELM = "v3.22.0"
-# That of the device plugin.
+# As in the device plugin.
 GO_NVML = "v0.13.0-1"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"
 
-# These can't be had as Go modules everywhere; the nearest that can speaks the same CRI.
+# Not available everywhere as Go modules; the nearest available version uses the same CRI.
 _CRICTL_INSTEAD = {"v1.35.0": "v1.36.0", "v1.37.0": "v1.36.0"}
 
 
@@ -48,7 +48,7 @@ def table() -> dict[str, Any]:
 
 
 def kubernetes() -> list[str]:
-    """Return the Kubernetes versions that the lock has, oldest minor first."""
+    """Return the Kubernetes versions in the lock, oldest minor version first."""
     found = [
         version.rsplit("-", 1)[0]
         for name, repository in load().repositories.items()
@@ -59,33 +59,33 @@ def kubernetes() -> list[str]:
 
 
 def check_kubernetes(version: str) -> None:
-    """Raise DepotError for a Kubernetes version that the lock does not have."""
+    """Raise DepotError for a Kubernetes version that is not in the lock."""
     known = kubernetes()
     if version not in known:
         raise DepotError(f"Error while choosing Kubernetes {version}: upstream.lock has {', '.join(known)}.")
 
 
 def check_image(reference: str) -> None:
-    """Raise DepotError for an image of the product that the lock does not have."""
+    """Raise DepotError for an image of the product that is not in the lock."""
     if reference not in load().images:
         raise DepotError(f"Error while choosing the image {reference}: upstream.lock does not have it.")
 
 
 def driver_versions() -> list[str]:
-    """Return the NVIDIA driver versions that the product may ask for."""
+    """Return the NVIDIA driver versions that the product may install."""
     return list(table()["nvidia_driver"])
 
 
 def minikube() -> str:
-    """Return the newest version of minikube that the product may ask for."""
+    """Return the newest version of minikube that the product may install."""
     return str(list(table()["minikube"])[-1])
 
 
 def crictl(tag: str) -> str:
-    """Return the tag of cri-tools that is built for this one."""
+    """Return the tag of cri-tools that is built for this tag."""
     return _CRICTL_INSTEAD.get(tag, tag)
 
 
 def minor(version: str) -> str:
-    """Return v1.36 for 1.36.4."""
+    """Return the minor version of a release: v1.36 for 1.36.4."""
     return "v" + ".".join(version.split(".")[:2])

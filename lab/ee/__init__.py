@@ -1,7 +1,7 @@
-"""The execution environment of the repository, built on this machine: what AWX would run the playbooks in.
+"""The execution environment of the repository, built on this machine, in which AWX would run the playbooks.
 
-The definition is the product's own, `execution-environment.yml`; the lab gives the base image and says where packages
-come from on this machine.
+The definition is the product's own, `execution-environment.yml`; the lab adds the base image and this machine's package
+sources.
 """
 
 from __future__ import annotations

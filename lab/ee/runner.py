@@ -1,4 +1,4 @@
-"""How ansible-runner starts the execution environment on this machine."""
+"""Settings with which ansible-runner starts the execution environment on this machine."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lab.nodes import podman, system
 
 
 def settings() -> dict[str, Any]:
-    """Return ansible-runner's settings of process isolation, as AWX gives them.
+    """Return ansible-runner's settings of process isolation, as AWX sets them.
 
-    What is added belongs to this machine: the lab's networks are reached through its own, and Podman must not ask for
+    Additions are for this machine: the lab's networks are reached through the host network, and Podman must not request
     higher limits than the caller has.
     """
     return {

@@ -1,4 +1,4 @@
-"""Where pip finds packages on this machine, for a build: shown to it as files, which stay out of the image."""
+"""pip's package sources of this machine, for a build: mounted as files that don't become part of the image."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import sys
 from pathlib import Path
 
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
-# One of pip's places for the settings of a whole machine.
+# One of pip's system-wide configuration directories.
 INSIDE = "/etc/xdg/pip"
-# What a build may have to know; directories and files of this machine mean nothing inside.
+# Settings that a build may need; this machine's directories and files don't exist inside.
 _KEPT = ("index-url", "extra-index-url", "trusted-host", "proxy", "timeout", "retries")
 
 
 def volume(directory: Path, authorities: Path = _AUTHORITIES) -> str:
-    """Write pip's settings into a directory and return podman's option that shows it to a build, read-only.
+    """Write pip's settings into a directory and return podman's option that mounts it read-only in a build.
 
-    An address may hold a password: the file is for its owner only.
+    An address may contain a password, so only the owner can read the file.
     """
     lines = pip_settings(_listed())
-    # The machine may trust authorities of its own, such as those of a company's proxy.
+    # The machine may trust additional certificate authorities, such as those of a company's proxy.
     if authorities.is_file():
         (directory / "ca.crt").write_bytes(authorities.read_bytes())
         lines.append(f"cert = {INSIDE}/ca.crt")
@@ -32,19 +32,19 @@ def volume(directory: Path, authorities: Path = _AUTHORITIES) -> str:
 
 
 def pip_settings(listed: str) -> list[str]:
-    """Return those settings of `pip config list` that hold inside of a container, too, as lines of a pip.conf."""
+    """Return the settings in `pip config list` that also apply in a container, as lines of a pip.conf."""
     found: dict[str, str] = {}
     for line in listed.splitlines():
         key, _equals, value = line.partition("=")
         section, _dot, setting = key.partition(".")
-        # What the environment says comes last and wins, as with pip itself.
+        # Settings of the environment come last and take precedence, as in pip.
         if section in ("global", "install", ":env:") and setting in _KEPT:
             found[setting] = " ".join(part for word in _unquoted(value) for part in word.split("\\n") if part)
     return [f"{setting} = {value}" for setting, value in sorted(found.items()) if value]
 
 
 def _unquoted(value: str) -> list[str]:
-    """The words of a value; pip quotes it, and what is quoted in another way is passed over."""
+    """Return the words of a value as quoted by pip; others are skipped."""
     try:
         return shlex.split(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Simulated GPUs: the silicon of a node, the driver packages for it, faults, and the image that checks for a GPU."""
+"""Simulated GPUs: a node's hardware, driver packages for it, faults, and an image that tests a GPU."""
 
 from lab.gpusim.driver_debs import driver_content, key
 from lab.gpusim.faults import KINDS, fault

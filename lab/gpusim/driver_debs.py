@@ -1,4 +1,4 @@
-"""Contents of the driver's packages in NVIDIA's CUDA repositories, simulated."""
+"""Contents of the simulated driver's packages in NVIDIA's CUDA repositories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LIB = "/usr/lib/nvidia-simulated"
 _UNITS = "/usr/lib/systemd/system"
 _SECTION = "NVIDIA"
 
-# CUDA repository: the Debian suite whose nvidia-smi suits the nodes of that shape.
+# CUDA repository -> the Debian suite whose nvidia-smi runs on nodes of that shape.
 _SUITES = {
     "debian12": "bookworm",
     "debian13": "trixie",
@@ -39,20 +39,20 @@ _DKMS_INSTALL = (
     f'#!/bin/sh\nset -e\n[ "$1" != configure ] || {_LIB}/dkms install || {{\n'
     "  [ $? -ne 10 ] || exit 10\n  echo 'No kernel modules directory.'\n}\n"
 )
-# As DKMS has it: an upgrade, too, removes what the former version has built.
+# As in DKMS: an upgrade also removes modules of the former version.
 _DKMS_REMOVE = f'#!/bin/sh\nset -e\ncase "$1" in remove | upgrade | deconfigure) {_LIB}/dkms remove || true ;; esac\n'
 
 
 @lru_cache
 def key() -> str:
-    """Key of everything that the simulation's results depend on."""
+    """Return the cache key of everything that the simulation's results depend on."""
     return cache.tree_digest(Path(__file__).parent, Path(deb.__file__))
 
 
 def driver_content(name: str, version: str, distribution: str) -> Content | None:
     """Return the content of a package of a CUDA repository (debian12, ubuntu2404, ...).
 
-    What is not the driver's is an empty placeholder. None: the driver is not simulated in this version.
+    Packages other than the driver's are empty placeholders. None if the driver is not simulated in this version.
     """
     held = parts(name, version)
     if held is None:
@@ -78,7 +78,7 @@ def driver_content(name: str, version: str, distribution: str) -> Content | None
 
 
 def driver_part(driver: library.Driver, suite: str, name: str) -> dict[str, deb.Content]:
-    """Return the files of one part of a driver, for what is no package."""
+    """Return the files of one part of a driver, for use outside of a package."""
     return _Parts(driver, suite).part(name).files
 
 
@@ -89,13 +89,13 @@ def _readme(name: str, notice: str) -> Filling:
 def _pin(version: str) -> Filling:
     names = "nvidia-* libnvidia-* cuda-drivers* firmware-nvidia-gsp libcuda1"
     wanted = f"{version}-*" if version.count(".") > 1 else f"{version}.*"
-    # A priority of 1000 makes apt go down to the pinned version too.
+    # With a priority of 1000, apt also downgrades to the pinned version.
     text = f"Package: {names}\nPin: version {wanted}\nPin-Priority: 1000\n"
     return Filling({"/etc/apt/preferences.d/nvidia-driver-pin": text})
 
 
 class _Parts:
-    """Makes the parts of one driver."""
+    """The contents of one driver's parts."""
 
     def __init__(self, driver: library.Driver, suite: str) -> None:
         self.driver = driver
@@ -113,7 +113,7 @@ class _Parts:
         }
 
     def part(self, name: str) -> Filling:
-        """Return a part; what follows a colon in its name is its argument."""
+        """Return a part; the text after a colon in its name is its argument."""
         kind, _, argument = name.partition(":")
         return self._makers[kind](argument)
 
@@ -182,7 +182,7 @@ class _Parts:
         )
 
     def _module(self, name: str, flavor: str) -> bytes:
-        """Compile what modinfo and depmod read of a kernel module, and nothing to load."""
+        """Compile a kernel module that modinfo and depmod can read, but that can't be loaded."""
         facts = {
             "version": self.driver.version,
             "license": _LICENCES[flavor],

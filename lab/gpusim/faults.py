@@ -1,6 +1,6 @@
-"""Faults of a node's GPUs, switched on by editing the state of its simulated driver in place.
+"""Set and clear faults of a node's GPUs by editing the state of its simulated driver in place.
 
-The state is one file that containers were given too, so a fault reaches the device plugin's container at once.
+The state is one file that is also mounted into containers, so a fault immediately reaches the device plugin.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from lab.depot.cache import DepotError
 from lab.gpusim.library import DRIVERS
 
-# Runs a command in the node as root and returns its standard output; raises when the command fails.
+# A function that runs a command in the node as root and returns its output; raises if the command fails.
 NodeExec = Callable[[Sequence[str]], str]
 
 KINDS = ("lost", "xid:<number>", "pending", "mismatch", "unload", "load:<version>", "dkms:<version>", "clear")
@@ -26,7 +26,7 @@ _BROKEN = f"{_RUN}/broken"
 _MODULE = "/usr/lib/nvidia-simulated/module"
 _EPOCH = 1767225600
 _LOST_XID, _PENDING_XID, _RECOVERY_XID = 79, 63, 154
-# What the driver says behind the number.
+# The driver's text after the Xid number.
 _WORDS = {
     48: "An uncorrectable double bit error (DBE) has been detected in the framebuffer.",
     _PENDING_XID: "Row Remapper: New row (0x0000000000000000) marked for remapping, reset gpu to activate.",
@@ -36,15 +36,15 @@ _WORDS = {
 
 
 def fault(node_exec: NodeExec, kind: str, gpu: int | None = None) -> str:
-    """Switch a fault on, or all of them off, and return one sentence that says what is now the case.
+    """Set a fault, or clear all of them, and return a sentence with the new state.
 
-    lost: the GPU has fallen off the bus (with Xid 79); xid:<number>: the driver reports that error for the GPU, to
-    those who wait for it and in the kernel log; pending: bad memory waits for a reset (with Xid 63);
-    mismatch: another driver version is loaded than the library's; unload: the driver is gone, whoever uses it;
+    lost: the GPU has fallen off the bus (with Xid 79); xid:<number>: the driver reports that error for the GPU as an
+    event and in the kernel log; pending: bad memory waits for a reset (with Xid 63);
+    mismatch: the loaded driver has another version than the library; unload: the driver is unloaded, even if in use;
     load:<version>: the kernel refuses the module of that version; dkms:<version>: DKMS can't build it;
-    clear: everything is well again, which the driver says in the kernel log, too. `gpu` is the minor number, 0 by
-    default, for the first three.
-    Raises DepotError for an unknown kind, a GPU that isn't there and a node without a loaded driver.
+    clear: all faults are cleared, which is also written to the kernel log. `gpu` is the minor number, 0 by default, for
+    the first three.
+    Raises DepotError for an unknown kind, a missing GPU, and a node without a loaded driver.
     """
     if kind.startswith(("load:", "dkms:")):
         return _break(node_exec, kind)
@@ -81,7 +81,7 @@ def fault(node_exec: NodeExec, kind: str, gpu: int | None = None) -> str:
 
 
 def _log(node_exec: NodeExec, state: dict[str, Any], minor: int, number: int) -> None:
-    """Write into the node's journal what the driver writes into the kernel log, which all nodes share."""
+    """Write the driver's kernel log message into the node's journal, because all nodes share the kernel log."""
     bus = next(entry["bus_id"] for entry in state["silicon"]["gpus"] if entry["minor"] == minor)
     address = str(bus).lower().rpartition(".")[0][-10:]
     text = f"NVRM: Xid (PCI:{address}): {number}, pid='<unknown>', name=<unknown>, "
@@ -90,7 +90,7 @@ def _log(node_exec: NodeExec, state: dict[str, Any], minor: int, number: int) ->
 
 
 def _break(node_exec: NodeExec, kind: str) -> str:
-    """Note it for the module and for the driver's packages, which look there."""
+    """Record a fault that the simulated module and the driver's packages read."""
     what, _, version = kind.partition(":")
     if version not in DRIVERS:
         raise DepotError(f"Error while switching on {kind}: the lab has the drivers {', '.join(DRIVERS)}.")
@@ -99,7 +99,7 @@ def _break(node_exec: NodeExec, kind: str) -> str:
 
 
 def _xid(kind: str) -> int:
-    """Return the number that goes with a fault of a GPU."""
+    """Return the Xid number of a fault."""
     if kind in ("lost", "pending"):
         return _LOST_XID if kind == "lost" else _PENDING_XID
     found = re.fullmatch(r"xid:([1-9][0-9]{0,3})", kind)
@@ -109,7 +109,7 @@ def _xid(kind: str) -> int:
 
 
 def _sequence(state: dict[str, Any]) -> int:
-    """Number a fault above all before it, cleared ones and those of an earlier load of the driver included."""
+    """Return a number higher than those of all earlier faults, even cleared or from earlier loads of the driver."""
     last: int = max([state.get("sequence", 0), *(entry.get("sequence", 0) for entry in state["faults"])])
     return max(last + 1, int((time.time() - _EPOCH) * 10))
 
@@ -133,7 +133,7 @@ def _read(node_exec: NodeExec) -> dict[str, Any]:
 
 
 def _write(node_exec: NodeExec, state: dict[str, Any]) -> None:
-    # Into the same file: a new one in its place would never reach the containers.
+    # Write to the same file: a replaced file would not reach the containers.
     node_exec(["sh", "-c", f'printf "%s\\n" "$1" >{_STATE}', "sh", json.dumps(state)])
 
 

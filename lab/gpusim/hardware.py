@@ -1,4 +1,4 @@
-"""The hardware that a node carries from the start: a description of its GPUs and their entries in PCI's sysfs."""
+"""The hardware of a node: a description of its GPUs, and their entries in PCI's sysfs."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ _MEMORY_32 = 0x40200
 
 @dataclass(frozen=True)
 class SiliconFiles:
-    """What to bind-mount into a node, read-only: `description` at DESCRIPTION, `pci_devices` over PCI_DEVICES."""
+    """Read-only bind mounts of a node: `description` at DESCRIPTION, `pci_devices` over PCI_DEVICES."""
 
     description: Path
     pci_devices: Path
 
     @property
     def mounts(self) -> dict[Path, str]:
-        """Each source with its place in the node."""
+        """Return the source of each mount with its path in the node."""
         return {self.description: DESCRIPTION, self.pci_devices: PCI_DEVICES}
 
 
 def silicon(model: str, count: int, node: str, out: Path | None = None) -> SiliconFiles:
     """Write the hardware of a node and return its files; the same arguments give the same files.
 
-    `model` is a key of models.MODELS. With `count` 0 the node has no GPU, which also hides those of the machine below.
-    `node` gives the GPUs their identity: use a name that is unique where GPUs must not be mistaken for one another.
-    Without `out` the files lie in the lab's cache. Raises ValueError for an unknown model or a count out of range.
+    `model` is a key of models.MODELS. With `count` 0 the node has no GPU, which also hides the host's GPUs. `node`
+    determines the identity of the GPUs, and should be unique if they must be distinguishable. Without `out`, the files
+    are in the lab's cache. Raises ValueError for an unknown model or a count out of range.
     """
     if count and model not in models.MODELS:
         raise ValueError(f"Error while making the GPUs of {node}: {model} is not simulated, {_known()} are.")
@@ -63,7 +63,7 @@ def silicon(model: str, count: int, node: str, out: Path | None = None) -> Silic
 
 
 def render(described: list[dict[str, models.Value]]) -> str:
-    """Return the description as JSON, one GPU a line."""
+    """Return the description as JSON with one GPU per line."""
     lines = ",\n".join(f"  {json.dumps(gpu)}" for gpu in described)
     return '{"gpus": [\n' + (f"{lines}\n" if lines else "") + "]}\n"
 
@@ -104,7 +104,7 @@ def _entry(model: models.Model, numa_node: int) -> dict[str, str | bytes]:
 
 
 def _configuration(model: models.Model) -> bytes:
-    """The 256 bytes of PCI configuration space that lspci and the NVIDIA tools read ids and class from."""
+    """Return the 256 bytes of PCI configuration space from which lspci and NVIDIA's tools read IDs and class."""
     start = struct.pack(
         "<HHHHBBBB", _NVIDIA, model.device_id, 0x0407, 0x0010, model.revision, *_CLASS.to_bytes(3, "little")
     )
@@ -113,7 +113,7 @@ def _configuration(model: models.Model) -> bytes:
 
 
 def _resources(model: models.Model) -> str:
-    """Lines of start, end and flags per base address register, as in sysfs."""
+    """Return lines of start, end and flags per base address register, as in sysfs."""
     lines = ["0x0000000000000000 0x0000000000000000 0x0000000000000000"] * _RESOURCES
     start = 0x4000000000
     for register, size in zip((0, 1, 3), model.bars_mib, strict=True):

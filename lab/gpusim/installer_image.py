@@ -1,4 +1,4 @@
-"""The image of a driver-installer: the simulated driver, for hosts whose packages are left alone."""
+"""The image of a driver-installer with the simulated driver, for hosts whose packages are not changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUITE = "bookworm"
 _KERNEL = "/usr/lib/nvidia-simulated/"
 _MODPROBE = "/usr/lib/modprobe.d/nvidia-simulated.conf"
 _FIRMWARE = "/usr/lib/firmware/"
-# The archive has these side by side, and no links to them.
+# The archive has these files in one directory, without links to them.
 _FLAT = ("/usr/bin/", "/usr/lib/x86_64-linux-gnu/")
 _PARTS = ("library", "smi", "kernel-common", "dkms", "firmware", "modprobe")
 _HERE = Path(__file__).resolve().parent
@@ -24,12 +24,12 @@ _RECIPE = paths.REPOSITORY / "examples" / "driver-installer"
 
 
 def reference(version: str) -> str:
-    """The image's name for a version of the driver."""
+    """Return the image's name for a version of the driver."""
     return f"{_REPOSITORY}:{version}"
 
 
 def build() -> None:
-    """Store the image for each version of the driver; what is there already costs nothing. Raises DepotError."""
+    """Store the image for each version of the driver; existing ones are reused. Raises DepotError."""
     for version in versions.driver_versions():
         if not _image(version, {}).is_stored:
             with cache.lock("depot"), registry.writable() as target:
@@ -51,7 +51,7 @@ def _image(version: str, files: dict[str, oci.Content]) -> images.Image:
 
 
 def _files(version: str) -> Iterator[tuple[str, oci.Content]]:
-    """The image's files: what installs is the recipe's, what loads the module and what it installs is simulated."""
+    """Yield the image's files: the installer is the example's; module loader and driver are simulated."""
     archive = f"NVIDIA-Linux-x86_64-{version}"
     unpacked = f"/driver/{archive}"
     yield "/install", _RECIPE / "install"

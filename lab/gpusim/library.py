@@ -1,4 +1,4 @@
-"""Build the simulated NVML: our own C sources, with a stub for each further name that NVIDIA's header declares."""
+"""Build the simulated NVML: our own C sources, and a stub for each other function in NVIDIA's header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.depot import cache, tools
 
 SOURCES = Path(__file__).parent / "nvml"
 
-# Newer than the product's drivers on purpose: newer clients look up newer names, and a missing one ends a Go program.
+# Deliberately newer than the product's drivers: newer clients look up newer names, and a missing one ends a Go program.
 _HEADER_PACKAGE = "nvidia-nvml-dev"
 _HEADER_VERSION = "13.2.86"
 
@@ -25,18 +25,18 @@ _NOT_SUPPORTED = 3
 
 @dataclass(frozen=True)
 class Driver:
-    """A driver version and the CUDA version that it brings."""
+    """A driver version and its CUDA version."""
 
     version: str
     cuda: str
 
     @property
     def branch(self) -> str:
-        """First part of the version."""
+        """Return the first part of the version."""
         return self.version.partition(".")[0]
 
 
-# The newest is in no table of the product: apt takes it wherever nothing keeps it from that.
+# The newest one is not in the product's table: apt installs it unless it is pinned.
 DRIVERS = {
     driver.version: driver
     for driver in (Driver("580.178.04", "13.0"), Driver("595.91.07", "13.2"), Driver("615.71.09", "13.4"))
@@ -44,7 +44,7 @@ DRIVERS = {
 
 
 def driver(version: str) -> Driver:
-    """Return a simulated driver by its version, or raise DepotError naming those that exist."""
+    """Return a simulated driver by its version. Raises DepotError with the known versions."""
     if version not in DRIVERS:
         raise cache.DepotError(
             f"Error while looking up the simulated driver {version}: the lab simulates {', '.join(DRIVERS)}."
@@ -53,7 +53,7 @@ def driver(version: str) -> Driver:
 
 
 def header() -> Path:
-    """Return NVIDIA's nvml.h, downloaded once from the Python package index and never part of the repository."""
+    """Return NVIDIA's nvml.h, which is downloaded once from PyPI and must not be in the repository."""
     target = paths.component_dir("nvml-header", _HEADER_VERSION)
     if not (target / "nvml.h").is_file():
         with cache.lock("nvml-header"), tempfile.TemporaryDirectory() as work:
@@ -75,18 +75,18 @@ def header() -> Path:
 
 
 def declared(text: str) -> list[str]:
-    """Return each function that the text of an nvml.h declares, and the one that only NVIDIA's programs know."""
+    """Return all functions that an nvml.h declares, and one that only NVIDIA's programs use."""
     return sorted({*_DECLARED.findall(text), "nvmlInternalGetExportTable"})
 
 
 def stubs(names: list[str]) -> str:
-    """Return C text in which each function says that it isn't supported, unless our sources define it."""
+    """Return C code in which each function returns "not supported", unless our sources define it."""
     lines = [f"__attribute__((weak)) int {name}(void) {{ return {_NOT_SUPPORTED}; }}" for name in names]
     return "\n".join([*lines, ""])
 
 
 def library(version: str) -> Path:
-    """Return libnvidia-ml.so.<version>, compiled when our sources, the compiler or the header changed."""
+    """Return libnvidia-ml.so.<version>, compiled if our sources, the compiler or the header changed."""
     built = driver(version)
     target = paths.component_dir("libnvidia-ml", version)
     result = target / f"libnvidia-ml.so.{version}"

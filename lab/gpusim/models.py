@@ -1,4 +1,4 @@
-"""The GPU models that the lab simulates, with the figures that real boards report in nvidia-smi -q."""
+"""The simulated GPU models, with the values that real boards show in nvidia-smi -q."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 Value = str | int | bool
 
-# Fixed name space, so that a node keeps the identity of its GPUs from one lab to the next.
+# A fixed namespace, so that a node's GPUs keep their UUIDs from one lab to the next.
 _IDENTITIES = uuid.UUID("6a6f0c1e-7d0b-4f5a-9d6b-0f6c1a52d0aa")
 
-# Slots of an eight-way board, twice: the addresses that such machines really show.
+# Bus numbers of an eight-GPU board, twice, as on real machines.
 _SLOTS = ("17", "31", "4b", "65", "b1", "ca", "e3", "f2", "1b", "35", "4f", "69", "b5", "ce", "e7", "f6")
 
 
 @dataclass(frozen=True)
 class Model:
-    """One GPU model: what PCI shows of it and what its driver reports."""
+    """A GPU model: its PCI properties and its driver's values."""
 
     key: str
     device_id: int
@@ -124,12 +124,12 @@ MODELS = {model.key: model for model in (T4, A100)}
 
 
 def numa_node(index: int, count: int) -> int:
-    """Two sockets: the first half of the GPUs sits at one, the second half at the other."""
+    """Return the NUMA node: the first half of the GPUs is at one socket, the second half at the other."""
     return 0 if index < (count + 1) // 2 else 1
 
 
 def describe(model: Model, count: int, node: str) -> list[dict[str, Value]]:
-    """Return one description per GPU, with identities that depend on the node's name and the GPU's index only."""
+    """Return one description per GPU, whose identity only depends on the node's name and the GPU's index."""
     if not 0 <= count <= len(_SLOTS):
         raise ValueError(f"Error while describing {count} GPUs of {node}: the lab simulates 0 to {len(_SLOTS)} GPUs.")
     return [

@@ -1,7 +1,7 @@
-"""Fetch nvidia-smi itself from Debian's non-free component, with the user's own apt and mirror.
+"""Download nvidia-smi from Debian's non-free component, with the user's own apt and mirror.
 
-Its licence allows neither its redistribution nor taking it apart: it is downloaded on the user's machine, unpacked for
-the one program, and stays in the user's cache.
+Its license allows neither redistribution nor reverse engineering: it is downloaded on the user's machine, unpacked for
+this one program, and stays in the user's cache.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _PROGRAM = "usr/lib/nvidia/current/nvidia-smi"
 
 
 def nvidia_smi(suite: str, mirror: str | None = None) -> Path:
-    """Return the program of a Debian suite, with its copyright file beside it.
+    """Return the program of a Debian suite, which is next to its copyright file.
 
-    `mirror` is the address of a Debian archive; without it GPULAB_DEBIAN_MIRROR or the host's own apt sources tell it.
-    Raises DepotError where there is neither, or the download fails.
+    `mirror` is the address of a Debian archive, by default GPULAB_DEBIAN_MIRROR or the host's own apt source. Raises
+    DepotError if there is neither, or the download fails.
     """
     target = paths.component_dir("nvidia-smi", suite)
     if not (target / "nvidia-smi").is_file():

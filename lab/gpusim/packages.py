@@ -1,14 +1,15 @@
-"""Which parts of the simulated driver lie in which of NVIDIA's packages, by their names alone.
+"""Find the parts of the simulated driver in NVIDIA's packages, by package name alone.
 
-Versions and relations are upstream.lock's. Ubuntu: up to branch 580 the branch is part of every name, from 590 it is
-gone and nvidia-smi comes with the compute libraries. Debian: the names below the metapackages never had a branch.
+Versions and relations are those of upstream.lock. Ubuntu: up to branch 580, the branch is part of every name; from 590
+on it is not, and nvidia-smi is in the compute libraries. Debian: names other than metapackages never contained a
+branch.
 """
 
 from __future__ import annotations
 
 import re
 
-# The first match of a name counts.
+# The first matching pattern counts.
 _PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"nvidia-driver-pinning-(?P<pin>[\d.]+)", ("pin:{pin}",)),
     (r"libnvidia-compute-\d+|libnvidia-ml1", ("library",)),
@@ -24,13 +25,13 @@ _PARTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"nvidia-kernel-dkms", ("source:proprietary", "dkms")),
     (r"nvidia-modprobe", ("modprobe",)),
     (r"nvidia-fabricmanager", ("fabricmanager",)),
-    # Metapackages, and what nothing in a lab looks at.
+    # Metapackages, and packages that the lab does not use.
     (r"(nvidia-open|cuda-drivers|nvidia-driver|nvidia-headless(-no-dkms)?)(-\d+)?(-open)?", ()),
     (r"libcuda1|nvidia-settings|nvidia-xconfig|nvidia-powerd", ()),
 )
-# From here on the proprietary modules are gone: their package only depends on the open ones.
+# From this branch on, there are no proprietary modules: their package only depends on the open ones.
 _LAST_PROPRIETARY = 610
-# Parts whose files lie at the same place under every name: a virtual package makes their holders exclude one another.
+# Parts with the same file paths in all packages: with a virtual package, only one of these packages is installed.
 _EXCLUSIVE = ("library", "smi", "kernel-common", "source", "dkms", "persistenced")
 
 
@@ -45,6 +46,6 @@ def parts(name: str, version: str) -> tuple[str, ...] | None:
 
 
 def virtual(held: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the lab's virtual packages that let apt put one holder of these parts in the place of another."""
+    """Return the lab's virtual packages with which apt can replace one package of these parts with another."""
     kinds = {part.partition(":")[0] for part in held}
     return tuple(f"nvidia-simulated-{kind}" for kind in _EXCLUSIVE if kind in kinds)

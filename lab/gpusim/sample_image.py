@@ -1,4 +1,4 @@
-"""The context of the image that stands in for nvcr.io/nvidia/k8s/cuda-sample:vectoradd-*: vectorAdd, a shell, glibc."""
+"""The context of the image that replaces nvcr.io/nvidia/k8s/cuda-sample:vectoradd-*: vectorAdd, a shell, glibc."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lab.gpusim import library
 
 _SOURCES = Path(__file__).parent / "image"
 _PROGRAMS = ("sh", "cat", "env", "id", "ls", "sleep", "true")
-# nvidia-smi, which the container gets from its host, links these; glibc has them as separate files.
+# nvidia-smi, which is mounted from the host, needs these, which are separate files in glibc.
 _FURTHER_LIBRARIES = ("libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1")
 _DIRECTORIES = ("dev", "etc", "proc", "sys", "tmp", "usr/bin", "usr/lib", "usr/lib64", "var/run")
 _LINKS = {"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"}
@@ -27,7 +27,7 @@ _LIBRARY = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 def check_image(out: Path) -> Path:
     """Write the context (Dockerfile and rootfs/) into the directory `out` and return it.
 
-    The shell and the C library are this machine's own. Raises DepotError where something is missing.
+    The shell and the C library are this machine's own. Raises DepotError if something is missing.
     """
     if out.exists():
         shutil.rmtree(out)

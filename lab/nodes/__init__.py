@@ -1,4 +1,4 @@
-"""Nodes of a lab: containers that boot systemd and are reached over SSH like any machine."""
+"""Nodes of a lab: containers that boot systemd and are reached over SSH like machines."""
 
 from lab.nodes.errors import LabError
 from lab.nodes.park import down, up

@@ -1,5 +1,5 @@
-"""The one error of this package."""
+"""This package's exception."""
 
 
 class LabError(Exception):
-    """A step of the lab failed; the text says what was being done, what the tool said and what to do next."""
+    """A step of the lab failed; the message contains the step, the tool's output, and what to do."""

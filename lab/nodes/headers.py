@@ -1,4 +1,4 @@
-"""A package with the headers of the running kernel, in an archive of the node's own: Debian may have none for it."""
+"""A package with headers of the running kernel in a local archive of the node, because Debian may not have them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.+-]+")
 
 
 def archive(release: str) -> dict[str, bytes]:
-    """Return the files of a node that let its apt know linux-headers of a kernel; none for a name that dpkg refuses.
+    """Return the files for a node's apt to find linux-headers of a kernel; none for a name that dpkg refuses.
 
-    The headers are a Makefile: the lab's driver is not compiled.
+    The headers are only a Makefile: the lab's driver is not compiled.
     """
     name = f"linux-headers-{release}"
     if not _NAME.fullmatch(name):

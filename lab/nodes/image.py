@@ -1,4 +1,4 @@
-"""Images of nodes: a minimal Debian with SSH and Python, and what makes it a machine of a lab."""
+"""Images of nodes: a minimal Debian with SSH and Python, prepared as a machine of a lab."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PACKAGES = (
     "procps",
     "ca-certificates",
 )
-# Debian's release below each system: for Ubuntu the one whose apt and Python are nearest.
+# System -> its Debian release; for Ubuntu, the release with the most similar apt and Python.
 _CODENAMES = {
     "debian12": "bookworm",
     "debian13": "trixie",
@@ -43,7 +43,7 @@ _CODENAMES = {
 }
 # Ubuntu 25.10 and later: `sudo` is sudo-rs, and the original is `sudo.ws`.
 SUDO_RS = ("ubuntu2604-shaped",)
-# Consoles and kernel file systems that a container has not, and timers that would use the disk or hold apt's lock.
+# Consoles and kernel file systems that a container lacks, and timers that would use the disk or hold apt's lock.
 _MASKED = (
     "console-getty.service",
     "getty.target",
@@ -60,7 +60,7 @@ _MASKED = (
     "e2scrub_all.timer",
     "fstrim.timer",
 )
-# Every node pays for this with the same disk: no translations, no packages and caches kept.
+# All nodes share the same disk: no translations, and no packages or caches are kept.
 _APT = 'Acquire::Languages "none";\nAPT::Keep-Downloaded-Packages "false";\nDir::Cache::srcpkgcache "";\n'
 _SWAP_FILE = "swap.img"
 _FSTAB = "# <file system> <mount point> <type> <options> <dump> <pass>\n/swap.img none swap sw 0 0\n"
@@ -89,7 +89,7 @@ DISTRIB_DESCRIPTION="Ubuntu {full}"
 
 @dataclass(frozen=True)
 class _Shape:
-    """How an Ubuntu presents itself: its full version, its names, and the Debian that its own base-files names."""
+    """The identity of an Ubuntu: its full version, its names, and the Debian version in its base-files."""
 
     full: str
     codename: str
@@ -105,7 +105,7 @@ _SHAPES = {
 
 
 def ensure(system: str, mirror: Mirror) -> str:
-    """Return the name of the image of an operating system; make it when its recipe changed. Raises DepotError."""
+    """Return the name of an operating system's image, which is rebuilt if its recipe changed. Raises DepotError."""
     codename = _CODENAMES[system]
     base = cache.digest(codename, mirror.archive, *_PACKAGES)
     sources = (_FILES, Path(__file__), *([Path(sudo_rs.__file__)] if system in SUDO_RS else []))
@@ -122,7 +122,7 @@ def ensure(system: str, mirror: Mirror) -> str:
 
 
 def _base(codename: str, key: str, mirror: Mirror) -> Path:
-    """Return an archive of the bare root file system, made by debootstrap once per recipe."""
+    """Return an archive of the minimal root filesystem, created by debootstrap once per recipe."""
     archive = paths.images() / f"{codename}-{key[:12]}.tar"
     if archive.is_file():
         return archive
@@ -151,7 +151,7 @@ def _make(name: str, system: str, archive: Path, mirror: Mirror) -> None:
 
 
 def _furnish(root: Path, system: str, mirror: Mirror) -> None:
-    """Turn a bare root file system into that of a machine as an installer leaves it."""
+    """Turn a minimal root filesystem into that of a machine as an installer leaves it."""
     own = root / _HERE
     own.mkdir(parents=True)
     for source in ("init", "swap", "sysctls"):
@@ -172,7 +172,7 @@ def _furnish(root: Path, system: str, mirror: Mirror) -> None:
     _write(root, "etc/machine-id", "")
     _write(root, "etc/default/locale", "LANG=C.UTF-8\n")
     _write(root, f"etc/sudoers.d/{USER}", f"{USER} ALL=(ALL:ALL) NOPASSWD: ALL\n", 0o440)
-    # The kernel's log is the machine's below; many nodes would each store a copy.
+    # The kernel log is the host's, and each node would store a copy of it.
     _write(root, "etc/systemd/journald.conf.d/50-lab.conf", "[Journal]\nReadKMsg=no\nSystemMaxUse=200M\n")
     _write(root, "etc/apt/apt.conf.d/90lab", _APT)
     _sources(root, system, mirror)
@@ -185,7 +185,7 @@ def _furnish(root: Path, system: str, mirror: Mirror) -> None:
 
 
 def _sources(root: Path, system: str, mirror: Mirror) -> None:
-    """apt's sources in the syntax that the release's own installer writes."""
+    """Write apt's sources in the syntax that the release's installer uses."""
     codename = _CODENAMES[system]
     if system == "debian12":
         lines = [f"deb {mirror.archive} {codename} main", f"deb {mirror.archive} {codename}-updates main"]
@@ -197,7 +197,7 @@ def _sources(root: Path, system: str, mirror: Mirror) -> None:
 
 
 def _shape(root: Path, shape: _Shape, base: str) -> None:
-    """Let a Debian present itself as an Ubuntu, as far as data go: its packages stay Debian's."""
+    """Give a Debian the identity of an Ubuntu in data files; its packages stay Debian's."""
     words = {**asdict(shape), "release": shape.full[:5], "base": base}
     _divert(root, "/usr/lib/os-release")
     _write(root, "usr/lib/os-release", _UBUNTU_RELEASE.format(**words))
@@ -214,7 +214,7 @@ def _replace_sudo(root: Path) -> None:
 
 
 def _divert(root: Path, path: str) -> None:
-    """Set a file of a package aside so that an upgrade of the package leaves ours alone."""
+    """Divert a file of a package, so that an upgrade of the package does not replace ours."""
     owned = _chroot(root, "dpkg-query", "--listfiles", "mount").split()
     place = f"/usr{path}" if f"/usr{path}" in owned else path
     _chroot(root, "dpkg-divert", "--local", "--rename", f"--divert={place}.distrib", "--add", place)
@@ -242,7 +242,7 @@ def _scratch() -> Iterator[Path]:
     try:
         yield work
     finally:
-        # An interrupted debootstrap leaves its mounts behind, and they are the machine's own /proc and /sys.
+        # An interrupted debootstrap leaves mounts of the host's own /proc and /sys.
         for name in ("proc", "sys"):
             if (work / "root" / name).is_mount():
                 tools.run(["umount", work / "root" / name], doing=f"unmounting {work}/root/{name}")

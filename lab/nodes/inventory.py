@@ -1,4 +1,4 @@
-"""lab.ini: a self-contained inventory, and the only thing that the product learns of a lab."""
+"""lab.ini: a self-contained inventory, the product's only information about a lab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.nodes.spec import DISTRIBUTIONS, GROUPS, Spec
 from upstream.lock import load
 
 _REGISTRIES = ("registry.k8s.io", "ghcr.io", "nvcr.io", "docker.io")
-# Role: its family of repositories in upstream.lock. Kubernetes has one repository per minor version, each with a key.
+# Role -> family of repositories in upstream.lock. Kubernetes has one repository with a key per minor version.
 _FAMILIES = {
     "containerd": "docker",
     "nvidia_container_toolkit": "container-toolkit",
@@ -28,7 +28,7 @@ _MARK = "# Inventory of the lab "
 
 
 def belongs_to(text: str, lab: str) -> bool:
-    """Whether a file is the generated inventory of this lab."""
+    """Return whether a file is the generated inventory of this lab."""
     return text.startswith(f"{_MARK}{lab}, ")
 
 
@@ -42,7 +42,8 @@ def render(
 ) -> str:
     """Return the inventory of a lab.
 
-    `directory` holds its SSH key and known_hosts; `depot` has the keys url and registry, or is empty without a depot.
+    `directory` contains its SSH key and known_hosts; `depot` has the keys url and registry, or is empty without a
+    depot.
     """
     keys = {node.name: _fingerprints(node.os, contents) for node in spec.nodes}
     shared = {name: value for name, value in keys[spec.nodes[0].name].items() if _is_shared(name, keys.values())}
@@ -79,7 +80,7 @@ def render(
 
 
 def _fingerprints(system: str, contents: Contents) -> dict[str, list[str]]:
-    """The keys of the depot's repositories that a node of this system uses: they are not upstream's."""
+    """Return the key fingerprints of the depot's repositories for a node of this system."""
     known, distribution = contents.fingerprints, DISTRIBUTIONS[system]
     if not known:
         return {}
@@ -94,12 +95,12 @@ def _fingerprints(system: str, contents: Contents) -> dict[str, list[str]]:
 
 
 def _is_shared(name: str, keys: Iterable[Mapping[str, list[str]]]) -> bool:
-    """Whether all nodes have the same list."""
+    """Return whether all nodes have the same list."""
     return len({tuple(each[name]) for each in keys}) == 1
 
 
 def _quoted(value: Any) -> str:
-    """A host variable: the shell's rules take off the outer quotes, then Ansible reads a literal where there is one."""
+    """Quote a host variable: Ansible removes the outer quotes by shell rules, then parses a literal if possible."""
     if isinstance(value, str):
         try:
             ast.literal_eval(value)
@@ -109,7 +110,7 @@ def _quoted(value: Any) -> str:
 
 
 def ssh_options(directory: Path) -> list[str]:
-    """Options of ssh that reach a node of this lab, and only that node."""
+    """Return ssh's options to reach a node of this lab, and only that node."""
     return [
         f"-oUserKnownHostsFile={_ssh_path(directory / 'known_hosts')}",
         "-oGlobalKnownHostsFile=/dev/null",
@@ -144,7 +145,7 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
             {"registry": name, "endpoint": f"http://{registry}/v2/{name}", "override_path": True}
             for name in _REGISTRIES
         ],
-        # Docker has mirrors of Docker Hub only, and takes other images by the name of the registry that has them.
+        # Docker only supports mirrors of Docker Hub, and needs the registry's name for other images.
         "docker_daemon_settings": {"insecure-registries": [registry]},
         "docker_check_image": f"{registry}/{CHECK_IMAGE}",
         "minikube_release_url": releases,
@@ -154,20 +155,20 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _machine() -> dict[str, Any]:
-    """What containers on a shared kernel need; machines of one's own need none of it."""
+    """Return settings for containers on a shared kernel, which real machines don't need."""
     return {
         "kubeadm_kubelet_configuration": {"failCgroupV1": False, "failSwapOn": False, **_shared_disk()},
         "kubeadm_kube_proxy_configuration": {"conntrack": {"maxPerCore": 0}},
         "kubeadm_ignore_preflight_errors": ["SystemVerification"],
         "containerd_cri_settings": {"restrict_oom_score_adj": True},
         "minikube_extra_config": ["kubeadm.ignore-preflight-errors=SystemVerification", "kubelet.fail-cgroupv1=false"],
-        # The program of storage-provisioner's image is older than any that can be built.
+        # The storage-provisioner image contains an older program than can be built.
         "minikube_addons": ["default-storageclass"],
     }
 
 
 def _training(spec: Spec) -> dict[str, Any]:
-    """For as many nodes and GPUs as there are, without CUDA, with checkpoints that each node keeps."""
+    """Return settings for training on all nodes and GPUs, without CUDA, with checkpoints on each node."""
     gpus = [node.gpus.count for node in spec.nodes if node.gpus]
     if not gpus:
         return {}
@@ -176,13 +177,13 @@ def _training(spec: Spec) -> dict[str, Any]:
         "torch_ddp_nodes": min(len(gpus), 2),
         "torch_ddp_gpus_per_node": min(*gpus, 2),
         "torch_ddp_checkpoints": {"hostPath": {"path": "/var/lib/torch-ddp", "type": "DirectoryOrCreate"}},
-        # PyTorch 1.13 on Python 3.11 takes its own default, no redirection at all, for none that it knows.
+        # PyTorch 1.13 on Python 3.11 rejects its own default for these options.
         "torch_ddp_torchrun_args": ["--redirects=9:1", "--tee=9:1"],
     }
 
 
 def _shared_disk() -> dict[str, Any]:
-    """Limits in bytes: all nodes share the user's disk, of which kubelet's default percentages can be any size."""
+    """Return limits in bytes: all nodes share the user's disk, so kubelet's default percentages don't work."""
     return {
         "evictionHard": {
             "memory.available": "100Mi",

@@ -1,4 +1,4 @@
-"""A node that names a kernel of its distribution as the running one: DKMS builds for it, and nothing can be loaded."""
+"""A node that shows a kernel of its distribution as the running one: DKMS builds for it, but can't load modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ apt-get install -qq --yes --no-install-recommends -o Dpkg::Options::=--force-con
 rm -rf /var/lib/apt/lists/*
 ls /lib/modules | grep -- '-amd64$' | sort -V | tail -n 1
 """
-# What a program reads instead of asking libc.
+# Files that programs read instead of calling libc.
 _COVER = """
 set -eu
 . "/boot/config-$1" 2>/dev/null || :
@@ -37,7 +37,7 @@ echo "$2" >/etc/ld.so.preload
 
 
 def give(container: str, flavor: str) -> str:
-    """Install a kernel of the node's distribution, let the node name it as the running one, and return its release.
+    """Install a kernel of the node's distribution, show it as the running one, and return its release.
 
     Raises DepotError.
     """

@@ -1,6 +1,6 @@
-"""One node: a container that boots systemd, with as few doors to the machine below as a Kubernetes node allows.
+"""A node: a container that boots systemd, with as little access to the host as a Kubernetes node allows.
 
-Tried on a hybrid cgroup v1 with runc. On cgroup v2 the same flags are used with Podman's own runtime: untested.
+Tested on a hybrid cgroup v1 with runc. On cgroup v2, the same flags are used with Podman's own runtime: untested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.nodes.spec import Node
 
 _SECCOMP = Path(__file__).resolve().parent / "image" / "seccomp.json"
 _VOLUMES = ("containerd", "docker", "kubelet", "etcd")
-# SYS_ADMIN has to stay, so swap is shut by seccomp.json.
+# SYS_ADMIN is required, so seccomp.json blocks swapon.
 _DROPPED = ("SYS_MODULE", "SYS_TIME", "SYS_RAWIO", "WAKE_ALARM", "BLOCK_SUSPEND", "MAC_ADMIN", "MAC_OVERRIDE")
 _BOOT_SECONDS = 90
 _UP = ("running", "degraded")
@@ -33,7 +33,7 @@ _OWN = "usr/lib/lab-node"
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node belongs: its lab, its address on the cluster's network and on the extra one, if any."""
+    """A node's lab, and its addresses on the cluster's network and on the extra one, if any."""
 
     lab: str
     network: str
@@ -42,7 +42,7 @@ class Place:
     extra_address: str = ""
 
     def gateway(self, route: str) -> str:
-        """The gateway of the network that the default route is to go through; the first address of either."""
+        """Return the gateway of the default route's network, which is the first address of that network."""
         address = self.extra_address if route == "extra" else self.address
         return f"{address.rpartition('.')[0]}.{network.GATEWAY_HOST}"
 
@@ -53,7 +53,7 @@ def container(lab: str, node: str) -> str:
 
 
 def make(node: Node, place: Place, image: str) -> None:
-    """Create a node and start it. Raises DepotError."""
+    """Create and start a node. Raises DepotError."""
     name = container(place.lab, node.name)
     label = f"--label={podman.LABEL}={place.lab}"
     for volume in _VOLUMES:
@@ -64,9 +64,9 @@ def make(node: Node, place: Place, image: str) -> None:
 
 
 def remove(lab: str, node: str) -> None:
-    """Remove what there is of a node: its container and its volumes. Raises DepotError."""
+    """Remove a node's container and its volumes, as far as they exist. Raises DepotError."""
     name = container(lab, node)
-    # Two labs may come to the same name ("a", "b-c" and "a-b", "c"): only what carries this lab's label goes.
+    # Two labs may have the same container name ("a", "b-c" and "a-b", "c"): only remove one with this lab's label.
     if name in podman.containers(lab):
         podman.run("rm", "--force", "--volumes", "--time=0", name, doing=f"removing the node {node}")
     there = podman.volumes(lab)
@@ -78,19 +78,19 @@ def remove(lab: str, node: str) -> None:
 def _options(node: Node, place: Place) -> list[str]:
     name = container(place.lab, node.name)
     options = [f"--name={name}", f"--hostname={node.hostname()}", "--no-hosts"]
-    # systemd-resolved owns /etc/resolv.conf, which Podman would mount.
+    # systemd-resolved manages /etc/resolv.conf, which Podman would otherwise mount.
     options += ["--dns=none"] if node.untidy.resolved else ["--dns-search=."]
     options += ["--restart=always", "--stop-signal=SIGRTMIN+3", "--systemd=false", "--cgroupns=private"]
     options += ["--pids-limit=-1", "--log-opt=max-size=10mb"]
     options += ["--cap-add=ALL", *(f"--cap-drop={capability}" for capability in _DROPPED)]
     options += [f"--security-opt=seccomp={_SECCOMP}", "--security-opt=apparmor=unconfined"]
-    # Containers of the node need any device rule; its /dev holds none of the machine's devices all the same.
+    # Containers of the node need any device rule; its /dev still contains none of the host's devices.
     options += ["--security-opt=label=disable", "--device-cgroup-rule=a *:* rwm", "--device=/dev/kmsg"]
     tmp = "noexec,size=64m" if node.untidy.tmp == "noexec" else "exec"
     options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", f"--tmpfs=/tmp:{tmp}"]
     options += [f"--volume={name}-{volume}:/var/lib/{volume}:dev,exec,suid" for volume in _VOLUMES]
     if node.untidy.nfs:
-        # What the simulated NFS client of each node mounts parts of.
+        # The simulated NFS client of each node mounts parts of this directory.
         shared = paths.lab_dir(place.lab) / "nfs"
         shared.mkdir(parents=True, exist_ok=True)
         options.append(f"--volume={shared}:/var/lib/lab-nfs")
@@ -99,7 +99,7 @@ def _options(node: Node, place: Place) -> list[str]:
 
 
 def _silicon(node: Node, place: Place) -> dict[Path, str]:
-    # A node without GPUs gets an empty PCI directory, which hides those of the machine below.
+    # A node without GPUs has an empty PCI directory, which hides the host's GPUs.
     model, count = (node.gpus.model, node.gpus.count) if node.gpus else ("", 0)
     return gpusim.silicon(model, count, f"{place.lab}-{node.name}").mounts
 
@@ -107,7 +107,7 @@ def _silicon(node: Node, place: Place) -> dict[Path, str]:
 def _networks(node: Node, place: Place) -> list[str]:
     if not place.extra_network:
         return [f"--network={place.network}:ip={place.address},alias={node.name},interface_name=eth0"]
-    # The first interface leads nowhere: whoever takes "the first address" instead of the default route's is found out.
+    # The first interface is isolated, so that using "the first address" instead of the default route's fails.
     return [
         f"--network={place.extra_network}:ip={place.extra_address},interface_name=eth0",
         f"--network={place.network}:ip={place.address},alias={node.name},interface_name=eth1",
@@ -115,7 +115,7 @@ def _networks(node: Node, place: Place) -> list[str]:
 
 
 def _identity(node: Node, place: Place) -> bytes:
-    """A tar of the files that make one machine different from another."""
+    """Return a tar of the files that identify a machine."""
     directory = paths.lab_dir(place.lab)
     key = host_key(directory, node.name)
     names = " ".join(dict.fromkeys([node.hostname(), node.hostname().partition(".")[0]]))
@@ -151,17 +151,17 @@ def _identity(node: Node, place: Place) -> bytes:
 
 
 def host_key(directory: Path, node: str) -> Path:
-    """Return the SSH host key of a node, made once: who the node is, is known before it first answers."""
+    """Return the SSH host key of a node, created once, so that it is known before the node first answers."""
     return _key(directory / f"host_{node}", comment=node)
 
 
 def user_key(directory: Path) -> Path:
-    """Return the SSH key that opens the nodes of a lab, made once."""
+    """Return the SSH key for the nodes of a lab, created once."""
     return _key(directory / "id_ed25519", comment=f"gpulab-{directory.name}")
 
 
 def sudo_password(directory: Path) -> str:
-    """Return the password that sudo asks for on nodes that want one, made once."""
+    """Return the password for sudo on nodes that require one, created once."""
     path = directory / inventory.PASSWORD_FILE
     if not path.is_file():
         state.write_private(path, f"{secrets.token_urlsafe(12)}\n")
@@ -179,7 +179,7 @@ def _key(path: Path, comment: str) -> Path:
 
 
 def wait(lab: str, node: str, address: str) -> str:
-    """Wait until a node has booted and lets the user in; return systemd's word for its state. Raises LabError."""
+    """Wait until a node has booted and accepts logins; return its systemd state. Raises LabError."""
     name = container(lab, node)
     end = time.monotonic() + _BOOT_SECONDS
     now = said = ""
@@ -206,7 +206,7 @@ def _failed(container_name: str) -> str:
 
 
 def ssh(lab: str, address: str, *command: str, terminal: bool = False) -> list[str]:
-    """Return the argv that runs a command on a node as its user, or opens a shell there."""
+    """Return the command line that runs a command on a node as its user, or opens a shell there."""
     directory = paths.lab_dir(lab)
     options = inventory.ssh_options(directory)
     how = ["-t"] if terminal else ["-oBatchMode=yes"]

@@ -1,4 +1,4 @@
-"""Debian's mirror, as the host's own apt configuration names it."""
+"""Debian's mirror, as in the host's own apt configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P
 
 @dataclass(frozen=True)
 class Source:
-    """One repository of apt's configuration."""
+    """A repository in apt's configuration."""
 
     uri: str
     suite: str
@@ -33,14 +33,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Mirror:
-    """Where Debian comes from; a mirror without the security archive has an empty `security`."""
+    """The addresses of Debian's archives; `security` is empty if a mirror doesn't have that archive."""
 
     archive: str
     security: str = ""
     proxy: str = ""
 
     def sources(self, codename: str) -> str:
-        """The deb822 sources of a Debian machine."""
+        """Return the deb822 sources of a Debian machine."""
         keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
         stanzas = [(self.archive, f"{codename} {codename}-updates"), (self.security, f"{codename}-security")]
         return "\n".join(
@@ -51,7 +51,7 @@ class Mirror:
 
 
 def find(chosen: str = "", apt: Path = _APT) -> Mirror:
-    """Return the mirror that was chosen, else the host's own. Raises LabError when there is none."""
+    """Return the mirror that was chosen, else the host's own. Raises LabError if there is none."""
     chosen = chosen or os.environ.get(MIRROR_VARIABLE, "")
     if chosen:
         archive = chosen.rstrip("/")
@@ -72,7 +72,7 @@ def find(chosen: str = "", apt: Path = _APT) -> Mirror:
 
 
 def sources(apt: Path = _APT) -> Iterator[Source]:
-    """Every binary repository that apt is configured with, in deb822 and one-line syntax."""
+    """Yield every binary repository in apt's configuration, in deb822 and one-line syntax."""
     for path in sorted(apt.glob("sources.list.d/*.sources")):
         yield from _deb822(path.read_text(errors="replace"))
     for path in [apt / "sources.list", *sorted(apt.glob("sources.list.d/*.list"))]:
@@ -101,7 +101,7 @@ def _one_line(text: str) -> Iterator[Source]:
 
 
 def _security_beside(archive: str) -> str:
-    """Return the security archive next to a main archive, or an empty text if the mirror doesn't carry it."""
+    """Return the security archive next to a main archive, or an empty text if the mirror doesn't have it."""
     candidate = archive.removesuffix("/debian") + "/debian-security"
     if candidate == f"{archive}/debian-security":
         return ""
@@ -114,7 +114,7 @@ def _security_beside(archive: str) -> str:
 
 
 def proxy() -> str:
-    """Return the HTTP proxy that the host's apt uses, if a node could reach it too."""
+    """Return the HTTP proxy of the host's apt, if a node can also reach it."""
     if not shutil.which("apt-config"):
         return ""
     argv = ["apt-config", "--format", "%v%n", "dump", "Acquire::http::Proxy"]

@@ -1,4 +1,4 @@
-"""Networks of a lab, on subnets that nothing on this machine uses."""
+"""Networks of a lab, on subnets that this machine does not use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ GATEWAY_HOST = 1
 DEPOT_HOST = 2
 FIRST_NODE = 11
 
-# Where subnets are taken from: ranges that neither Podman, Docker nor Kubernetes hand out by default.
+# Subnets are allocated in these ranges, which neither Podman, Docker nor Kubernetes use by default.
 _RANGES = ("10.198.0.0/16", "10.199.0.0/16", "172.30.0.0/16", "192.168.128.0/17")
 # Kubernetes' own networks, by default.
 _KUBERNETES = ("10.244.0.0/16", "10.96.0.0/12")
 
 
 def create(name: str, lab: str, *, avoid: Iterable[str] = (), internal: bool = False) -> str:
-    """Make a network on a free subnet and return the subnet. Raises LabError when there is none."""
+    """Create a network on a free subnet and return the subnet. Raises LabError if there is none."""
     with cache.lock("network"):
         taken = [*used(), *parsed([*avoid, *_KUBERNETES])]
         refusals = 0
@@ -41,7 +41,7 @@ def create(name: str, lab: str, *, avoid: Iterable[str] = (), internal: bool = F
                     doing=f"making the network {name} on {subnet}",
                 )
             except DepotError:
-                # Something that routes and networks don't show holds this subnet; a few more may be free.
+                # Something that is not visible in routes and networks uses this subnet; try a few more.
                 refusals += 1
                 if refusals > 2:
                     raise
@@ -53,7 +53,7 @@ def create(name: str, lab: str, *, avoid: Iterable[str] = (), internal: bool = F
 
 
 def free(taken: Iterable[Network]) -> Iterator[Network]:
-    """Yield the subnets that overlap with nothing taken."""
+    """Yield the subnets that don't overlap with those in use."""
     known = list(taken)
     for space in _RANGES:
         for subnet in ipaddress.IPv4Network(space).subnets(new_prefix=24):
@@ -62,7 +62,7 @@ def free(taken: Iterable[Network]) -> Iterator[Network]:
 
 
 def used() -> list[Network]:
-    """Return the networks that this machine has routes to, its addresses and those of Podman."""
+    """Return the networks in this machine's routes, its addresses, and Podman's networks."""
     routes = json.loads(_ip("route", "show", "table", "all"))
     addresses = [info["local"] for link in json.loads(_ip("address")) for info in link.get("addr_info", [])]
     podmans = [subnet for subnets in podman.networks().values() for subnet in subnets]
@@ -83,7 +83,7 @@ def parsed(texts: Iterable[str]) -> list[Network]:
 
 
 def address(subnet: str, host: int) -> str:
-    """Return the address of a host of a subnet."""
+    """Return the address of host number ``host`` in a subnet."""
     return str(ipaddress.IPv4Network(subnet)[host])
 
 

@@ -1,4 +1,4 @@
-"""A lab as a whole: up, down, and what is there. Every step can be interrupted and is completed by the next `up`."""
+"""Bring labs up and down, and list them. Every step can be interrupted; the next `up` completes it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lab.nodes.mirror import find
 from lab.nodes.spec import DEFAULT, Node, Spec, load
 from lab.nodes.state import Member, State
 
-# Two nodes boot at a time: more would only wait for each other on a small machine.
+# Two nodes boot in parallel: more would only slow down each other on a small machine.
 _AT_ONCE = 2
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 _VERSION = "cluster_kubernetes_version"
 
 
 def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: str, *, with_depot: bool) -> State:
-    """Bring a lab up, or what is missing of it, and write its inventory. Raises LabError or DepotError."""
+    """Bring up a lab, or its missing parts, and write its inventory. Raises LabError or DepotError."""
     _check_name(name)
     wanted = load(spec_file) if spec_file else None
     system.require()
@@ -43,13 +43,13 @@ def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: s
 
 
 def check(name: str, spec_file: Path | None, inventory_file: Path | None) -> None:
-    """Raise LabError for what keeps `up` from starting; building packages and images before it takes 15 minutes."""
+    """Raise LabError for anything that prevents `up`, before packages and images are built for 15 minutes."""
     _check_name(name)
     _wanted(name, load(spec_file) if spec_file else None, str(inventory_file.absolute()) if inventory_file else "")
 
 
 def _known(name: str, wanted: Spec | None, inventory_file: Path | None) -> State:
-    """Return the state of a lab with the spec that is wanted now. Raises LabError where they don't go together."""
+    """Return the state of a lab with the wanted spec. Raises LabError if they are not compatible."""
     place = str(inventory_file.absolute()) if inventory_file else ""
     known = _wanted(name, wanted, place)
     if place and place != known.inventory:
@@ -72,7 +72,7 @@ def _wanted(name: str, wanted: Spec | None, place: str) -> State:
 
 
 def _check_inventory(path: Path, name: str) -> None:
-    """Before anything is made: a file that the lab did not write is never replaced."""
+    """Check before any change that an existing inventory file was written by this lab."""
     doing = f"Error while choosing the inventory {path}"
     if not path.parent.is_dir():
         raise LabError(f"{doing}: there is no directory {path.parent}. Make it, or name another file with --inventory.")
@@ -81,7 +81,7 @@ def _check_inventory(path: Path, name: str) -> None:
 
 
 def default_inventory(name: str) -> Path:
-    """Return where a lab's inventory goes by default: each lab has its own at the root of the checkout."""
+    """Return a lab's default inventory path: each lab has its own in the root of the checkout."""
     return paths.REPOSITORY / f"{name}.ini"
 
 
@@ -222,9 +222,9 @@ def _replace_if_changed(path: Path, text: str) -> None:
 
 
 def down(name: str) -> bool:
-    """Remove a lab: its containers, volumes, networks, inventory and state; return whether there was anything.
+    """Remove a lab: its containers, volumes, networks, inventory and state; return whether there were any.
 
-    Works on a lab that is half made, and on one whose state is gone. Raises LabError or DepotError.
+    Also removes an incomplete lab, and one without state. Raises LabError or DepotError.
     """
     _check_name(name)
     system.require_podman()
@@ -268,6 +268,6 @@ def _check_name(name: str) -> None:
 
 @contextmanager
 def _held(name: str) -> Iterator[None]:
-    """One command at a time changes a lab."""
+    """Hold a lab's lock, so that only one command at a time changes it."""
     with cache.lock(f"lab-{name}"):
         yield

@@ -1,4 +1,4 @@
-"""The description of a lab: which nodes, with which operating system, groups and GPUs."""
+"""The specification of a lab: its nodes with operating system, groups and GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from lab.gpusim.models import MODELS
 from lab.nodes.errors import LabError
 
-# What a node presents itself as, by the name of its operating system in a spec.
+# Operating system in a spec -> the distribution that a node shows.
 DISTRIBUTIONS = {
     "debian12": "Debian 12",
     "debian13": "Debian 13",
@@ -41,7 +41,7 @@ class Gpus:
     count: int
 
 
-# The keys of a node that make it an untidy machine, by the values that each may have; the first is the tidy one.
+# Key of a node that makes it untidy -> its possible values; the first one is tidy.
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "apt_lists": ("", "empty", "old"),
     "default_route": ("", "extra"),
@@ -60,7 +60,7 @@ _LONGEST_HOSTNAME = 63
 
 @dataclass(frozen=True)
 class Untidy:
-    """What makes a machine differ from one that was installed an hour ago and never used."""
+    """Differences of a machine from a fresh installation."""
 
     resolved: bool = False
     apt_lists: str = ""
@@ -76,7 +76,7 @@ class Untidy:
     sudo: str = ""
 
     def chosen(self) -> dict[str, Any]:
-        """Return what differs from a tidy machine."""
+        """Return the values that differ from a tidy machine."""
         tidy = Untidy()
         return {key: value for key, value in vars(self).items() if value != getattr(tidy, key)}
 
@@ -94,13 +94,13 @@ class Node:
     untidy: Untidy = field(default_factory=Untidy)
 
     def hardware(self) -> dict[str, Any]:
-        """What can't be changed once the node is made, as it is stored."""
+        """Return the properties that can't be changed after the node was created, as stored in the state."""
         gpus = asdict(self.gpus) if self.gpus else None
         chosen = {key: list(v) if isinstance(v, tuple) else v for key, v in self.untidy.chosen().items()}
         return {"os": self.os, "gpus": gpus, "extra_networks": self.extra_networks, **chosen}
 
     def hostname(self) -> str:
-        """The name that the machine gives itself."""
+        """Return the machine's own host name."""
         return self.untidy.hostname or self.name
 
 
@@ -112,7 +112,7 @@ class Spec:
     vars: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """The spec as plain data that `read` takes again."""
+        """Return the spec as plain data that `read` accepts."""
         nodes = [asdict(node) for node in self.nodes]
         for plain, node in zip(nodes, self.nodes, strict=True):
             del plain["untidy"]
@@ -121,7 +121,7 @@ class Spec:
 
 
 def load(path: Path) -> Spec:
-    """Read a spec file. Raises LabError that lists everything that is wrong with it."""
+    """Read a spec file. Raises LabError with a list of all its mistakes."""
     doing = f"Error while reading the spec {path}"
     try:
         content = yaml.safe_load(path.read_text())
@@ -137,7 +137,7 @@ def load(path: Path) -> Spec:
 
 
 def read(content: object) -> tuple[Spec, list[str]]:
-    """Return the spec that plain data describes, and everything that is wrong with it."""
+    """Return the spec from plain data, and everything that is wrong with it."""
     if not isinstance(content, Mapping):
         return Spec(()), ["the file must be a mapping with the key nodes"]
     problems = [f"{key}: unknown key, nodes and vars are known" for key in content if key not in ("nodes", "vars")]

@@ -1,4 +1,4 @@
-"""What is known of a lab between two runs of the command: one JSON file, written whole or not at all."""
+"""The state of a lab between commands: one JSON file that is written atomically."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = "state.json"
 
 @dataclass
 class Member:
-    """A node as it was made; `ready` once it booted and let the user in."""
+    """A created node; `ready` once it has booted and accepts logins."""
 
     address: str
     hardware: dict[str, Any]
@@ -27,7 +27,7 @@ class Member:
 
 @dataclass
 class State:
-    """A lab: its spec, its networks by what they are for, its nodes, and where its inventory lies."""
+    """A lab: its spec, its networks by purpose, its nodes, and the path of its inventory."""
 
     name: str
     spec: dict[str, Any]
@@ -37,7 +37,7 @@ class State:
     depot: dict[str, str] = field(default_factory=dict)
 
     def described(self) -> Spec:
-        """The spec that the lab was made from."""
+        """Return the spec with which the lab was created."""
         return read(self.spec)[0]
 
     def save(self) -> None:
@@ -46,7 +46,7 @@ class State:
 
 
 def load(name: str) -> State | None:
-    """Return the state of a lab, or None when there is none. Raises LabError when it can't be read."""
+    """Return the state of a lab, None if there is none. Raises LabError if it can't be read."""
     path = paths.labs() / name / _FILE
     if not path.is_file():
         return None
@@ -67,7 +67,7 @@ def names() -> list[str]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file by one that only its owner reads, whole or not at all."""
+    """Atomically replace a file with one that only its owner can read."""
     work = path.with_name(f".{path.name}.new")
     work.unlink(missing_ok=True)
     with os.fdopen(os.open(work, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -77,7 +77,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def hand_over(path: Path) -> None:
-    """Give a file to whoever called sudo: Ansible reads inventory and key as that user."""
+    """Give a file to the user who called sudo, because Ansible reads inventory and key as that user."""
     user, group = os.environ.get("SUDO_UID"), os.environ.get("SUDO_GID")
     if os.geteuid() == 0 and user and group:
         os.chown(path, int(user), int(group))

@@ -1,4 +1,4 @@
-"""What the machine below the lab is like: privileges, packages, limits and kernel."""
+"""Check and prepare the lab's host: privileges, packages, limits and kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lab import depot, progress
 from lab.depot import tools
 from lab.nodes.errors import LabError
 
-# Debian and Ubuntu packages, and a command of each that shows that it is there.
+# Debian and Ubuntu packages, each with a command that shows that it is installed.
 _PACKAGES = {
     "podman": "podman",
     "runc": "runc",
@@ -42,7 +42,7 @@ _MODULES = (
     "iptable_nat",
     "xt_comment",
 )
-# Where kernels keep what may be asked for by name; a kernel without loadable modules has no list of its own.
+# Path of modules in the kernel tree; a kernel without loadable modules has no list of its own.
 _BUILT_IN = {
     "overlay": "kernel/fs/overlayfs/overlay.ko",
     "br_netfilter": "kernel/net/bridge/br_netfilter.ko",
@@ -57,7 +57,7 @@ _SIGNS = {
     "vxlan": "/sys/module/vxlan",
     "nf_conntrack": "/sys/module/nf_conntrack",
     "ip_tables": "/proc/net/ip_tables_names",
-    # Built in it leaves no trace but in the kernel's configuration.
+    # If built in, it only appears in the kernel's configuration.
     "nf_tables": "",
 }
 _CONFIGURATION = Path("/proc/config.gz")
@@ -71,7 +71,7 @@ _INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
 
 
 def require() -> None:
-    """Make sure that the lab can run here: root, the packages, the kernel's modules. Raises LabError."""
+    """Check that the lab can run here: root, packages, kernel modules. Raises LabError."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         raise LabError(f"Error while preparing: the lab runs on Linux on x86_64, this is {platform.platform()}.")
     absent = missing_packages()
@@ -90,7 +90,7 @@ def require() -> None:
 
 
 def require_podman() -> None:
-    """Make sure that containers of a lab can be looked at. Raises LabError."""
+    """Check that containers of a lab can be inspected. Raises LabError."""
     if os.geteuid() != 0:
         raise LabError(
             f"Error while looking for the lab: its containers are root's. Run the same command as root: {_as_root()}."
@@ -106,7 +106,7 @@ def _as_root() -> str:
 
 
 def missing_packages() -> list[str]:
-    """Return the packages of the host that nodes and depot need and that are not there."""
+    """Return the host packages for nodes and depot that are not installed."""
     absent = [package for package, sign in _PACKAGES.items() if not _there(sign)]
     others = [package for package in depot.HOST_PACKAGES if package not in _PACKAGES]
     if others and shutil.which("dpkg-query"):
@@ -124,7 +124,7 @@ def _there(sign: str) -> bool:
 
 
 def install(packages: list[str]) -> None:
-    """Install packages of the host's distribution. Raises LabError where there is no apt."""
+    """Install packages of the host's distribution. Raises LabError if there is no apt."""
     command = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     if not shutil.which("apt-get"):
         raise LabError(
@@ -138,14 +138,14 @@ def install(packages: list[str]) -> None:
 
 
 def _load_modules() -> None:
-    """Load what nodes use of the kernel; a node may not, and a kernel that has it built in has nothing to load."""
+    """Load kernel modules for the nodes, which may not load any; built-in ones are skipped."""
     if not shutil.which("modprobe") or not Path("/lib/modules", platform.release()).is_dir():
         return
     subprocess.run(["modprobe", "--all", "--quiet", *_MODULES], capture_output=True, check=False)
 
 
 def _raise_inotify() -> None:
-    """Raise what all nodes share as processes of one user: each systemd and kubelet takes some dozens."""
+    """Raise the inotify limits that all nodes share as one user: each systemd and kubelet needs dozens."""
     for name, wanted in _INOTIFY.items():
         path = Path("/proc/sys/fs/inotify", name)
         now = int(path.read_text())
@@ -162,7 +162,7 @@ def _look_at_disk() -> None:
 
 
 def modules_builtin() -> str:
-    """Return the modules.builtin of a node: what the running kernel has, loaded or built in, but for GPU drivers."""
+    """Return a node's modules.builtin: modules of the running kernel, loaded or built in, without GPU drivers."""
     release = Path("/lib/modules", platform.release())
     names = {path.name: f"kernel/lab/{path.name}.ko" for path in Path("/sys/module").iterdir() if _loaded(path)}
     for listing in ("modules.builtin", "modules.dep"):
@@ -190,9 +190,9 @@ def _loaded(module: Path) -> bool:
 
 
 def limits() -> list[str]:
-    """The limits of a node: much where the caller may raise them, else the most that Podman hands on.
+    """Return the limits of a node: high if the caller may raise them, else the highest that Podman can pass on.
 
-    Raising needs CAP_SYS_RESOURCE; Podman lowers its own limit of processes before it starts a container.
+    Raising needs CAP_SYS_RESOURCE; Podman lowers its own process limit before it starts a container.
     """
     wanted = {"nofile": _FILES_WANTED, "nproc": _PROCESSES_WANTED}
     if not _may_raise_limits():
@@ -200,7 +200,7 @@ def limits() -> list[str]:
             "nofile": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
             "nproc": min(resource.getrlimit(resource.RLIMIT_NPROC)[1], _PODMANS_PROCESSES),
         }
-        # -1 is "unlimited".
+        # -1 means "unlimited".
         wanted = {name: min(value, hard[name]) if hard[name] >= 0 else value for name, value in wanted.items()}
     return [f"--ulimit={name}={value}:{value}" for name, value in wanted.items()]
 

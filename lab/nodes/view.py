@@ -1,4 +1,4 @@
-"""What there is of a lab, and ways into it."""
+"""Show a lab, and open shells or kubectl for it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
 
 
 def known(name: str) -> State:
-    """Return a lab that exists. Raises LabError."""
+    """Return an existing lab. Raises LabError."""
     system.require_podman()
     found = state.load(name)
     if found is None:
@@ -43,7 +43,7 @@ def known(name: str) -> State:
 
 
 def rows(lab: State) -> list[Row]:
-    """Return the nodes of a lab with what they are doing now."""
+    """Return the nodes of a lab with their current states."""
     containers = podman.containers(lab.name)
     return [_row(lab, node, containers.get(machine.container(lab.name, node.name), "missing")) for node in _nodes(lab)]
 
@@ -60,7 +60,7 @@ def _row(lab: State, node: Node, container: str) -> Row:
 
 
 def depot_state(lab: State) -> str:
-    """Return in words where this lab finds the depot."""
+    """Return a description of the depot's address for this lab."""
     address = serve.networks().get(f"gpulab-{lab.name}")
     if not address:
         return "not on this lab's network: `python -m lab up` connects it"
@@ -82,7 +82,7 @@ def _nodes(lab: State) -> tuple[Node, ...]:
 
 
 def shell(lab: State, name: str, command: list[str]) -> list[str]:
-    """Return the argv that opens a shell on a node, or runs a command there, as the user that Ansible uses."""
+    """Return the command line that opens a shell on a node, or runs a command there, as Ansible's user."""
     member = lab.nodes.get(node(lab, name).name)
     if member is None:
         raise LabError(
@@ -101,7 +101,7 @@ def kubectl_program(lab: State) -> Path:
 
 
 def kubectl(lab: State) -> tuple[Path, Path]:
-    """Return the depot's kubectl for a lab and the kubeconfig of its cluster, fetched now. Raises LabError."""
+    """Return the depot's kubectl for a lab and its cluster's current kubeconfig. Raises LabError."""
     program = kubectl_program(lab)
     for candidate in _nodes(lab):
         if "control_plane" not in candidate.groups:
@@ -118,7 +118,7 @@ def kubectl(lab: State) -> tuple[Path, Path]:
 
 
 def fault(lab: State, name: str, kind: str, gpu: int | None) -> str:
-    """Switch a fault of a node's simulated GPUs on or off and say what is now the case. Raises LabError, DepotError."""
+    """Set or clear a fault of a node's simulated GPUs, and return the new state. Raises LabError, DepotError."""
     if node(lab, name).gpus is None:
         raise LabError(f"Error while switching on {kind}: the node {name} has no GPUs.")
     container = machine.container(lab.name, name)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Opens an SSH tunnel to the API server of the host that the task is for. It ends with its file, or with Ansible."""
+"""Open an SSH tunnel to the API server of the task's host. It ends with its file, or with Ansible."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..module_utils._errors import reported
 from ..plugin_utils._api_tunnel import tunnel
 from ..plugin_utils._keeper.start import start_keeper
 
-# Beyond the time limit of ssh's own connection: keys, jump hosts.
+# Time in addition to ssh's connection timeout, for keys and jump hosts.
 _PATIENCE = 30.0
 
 
@@ -51,7 +51,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {"changed": False, "port": port}
 
     def _open(self, state: Path, port: int, argv: list[str], option: Any) -> str:
-        """Start the tunnel and wait until it is there; returns what went wrong."""
+        """Start the tunnel and wait until it is open; return the error, empty if there is none."""
         keeper = start_keeper(state, argv)
         deadline = time.monotonic() + float(option("timeout") or 10) + _PATIENCE
         while keeper.poll() is None and time.monotonic() < deadline:

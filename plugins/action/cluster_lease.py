@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Holds the lease of a cluster for a run: a process next to it renews the lease, and ends with it.
+"""Hold the lease of a cluster for a run; a separate process renews the lease and ends with the run.
 
-The keeper is a fork of the task's process, so it reaches the host in whichever way the task does.
+This keeper is a fork of the task's process, so it uses the task's connection to the host.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..plugin_utils._keeper.keeper import lives
 
 _RENEWALS = 6
 _PAUSE = 0.2
-# Seconds for a renewal, for a release, and for the end of the keeper, which may have to wait for a renewal.
+# Limits in seconds for a renewal, for a release, and for the end of the keeper, which may be waiting for a renewal.
 _LONGEST_CALL, _LONGEST_RELEASE, _LONGEST_END = 45.0, 75.0, 60.0
 _STOP = ".stop"
 
@@ -41,14 +41,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
-        # Each ansible-playbook has a directory of its own, which Ansible removes at the end.
+        # Each ansible-playbook has its own directory, which Ansible removes at the end.
         own = Path(constants.DEFAULT_LOCAL_TMP)
         arguments["holder"] = f"{arguments.get('holder', '')} (run {own.name.rpartition('-')[2]})"
         host = self._task.delegate_to or (task_vars or {}).get("inventory_hostname")
         place = json.dumps([host, arguments.get("kubeconfig"), arguments.get("context")])
         state = own / f"lease-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
         try:
-            # The free strategy runs the task for several hosts at once.
+            # The free strategy runs the task for several hosts simultaneously.
             with _only_one(state):
                 return {**result, **self._hold_or_release(state, arguments, task_vars)}
         except OSError as error:
@@ -81,7 +81,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
             return
         try:
             _detach()
-            # The directory of the run is removed before its process is gone.
+            # The run's directory is removed before the keeper has exited.
             with tempfile.TemporaryDirectory(prefix="gpulab-lease-") as scratch:
                 constants.DEFAULT_LOCAL_TMP = scratch
                 self._keep(state, parent, duration, arguments, task_vars)
@@ -95,9 +95,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
         self, state: Path, parent: int, duration: int, arguments: dict[str, Any], task_vars: dict[str, Any] | None
     ) -> None:
         def call(limit: float, **changes: Any) -> dict[str, Any]:
-            # A host that does not answer now may answer the next time.
+            # A host that does not respond now may respond the next time.
             with contextlib.suppress(Exception), _within(limit):
-                # The task's directory on the host was removed with the task. This one is removed here.
+                # Each call has its own directory on the host, because the task's was removed with the task.
                 self._connection._shell.tmpdir = None
                 try:
                     found: dict[str, Any] = self._execute_module(
@@ -108,7 +108,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
                 return found
             return {}
 
-        # What ends a whole group of processes ends the run, too.
+        # A signal to the process group also ends the run.
         with contextlib.suppress(SystemExit):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             if not self._renew(state, parent, duration, call):
@@ -117,7 +117,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
 
     @staticmethod
     def _renew(state: Path, parent: int, duration: int, call: Callable[..., dict[str, Any]]) -> bool:
-        """Renew the lease until the run has ended, and return whether it has to be released."""
+        """Renew the lease until the run has ended; return whether it must be released."""
         pause = duration / _RENEWALS
         renew_at = time.monotonic() + pause
         while lives(parent) and state.exists():
@@ -133,7 +133,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
                 _write(state, lost=_lost(str(result.get("msg", ""))), held_by=str(result["held_by"]))
                 return False
             if result.get("held"):
-                # The run ends at this moment if its directory is gone.
+                # If the directory is gone, the run is just ending.
                 with contextlib.suppress(OSError):
                     _write(state, process=os.getpid(), until=asked + duration)
         return True
@@ -147,7 +147,7 @@ def _lost(refusal: str) -> str:
 
 
 def _stop(state: Path, kept: dict[str, Any]) -> None:
-    """Let the keeper end; one that renewed the lease after its release would take it again."""
+    """Stop the keeper before a release; otherwise a renewal could take the lease again."""
     if _keeper_lives(kept):
         state.with_suffix(_STOP).touch()
         deadline = time.monotonic() + _LONGEST_END
@@ -170,7 +170,7 @@ def _only_one(state: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _within(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError, and end all programs of this process, if it takes longer."""
+    """Raise TimeoutError, and end all programs of this process, after ``seconds``."""
 
     def end(_number: int, _frame: object) -> None:
         ignored = signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -179,7 +179,7 @@ def _within(seconds: float) -> Iterator[None]:
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, end)
-    # A call that is retried is interrupted again.
+    # Interrupt again if the call is retried.
     signal.setitimer(signal.ITIMER_REAL, seconds, 1)
     try:
         yield
@@ -188,8 +188,8 @@ def _within(seconds: float) -> Iterator[None]:
 
 
 def _detach() -> None:
-    """Leave the terminal, its signals, and the pipes whose readers wait until they are closed."""
-    # Until the lease would be released for it.
+    """Detach from the terminal, its signals, and pipes whose readers wait until they are closed."""
+    # SIGTERM is blocked until it would release the lease.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     os.setsid()
     for number in (signal.SIGINT, signal.SIGHUP):

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Drives the module of the same name: start, watch until the end, remove. A module alone could show nothing on its way.
+"""Run the module of the same name to start, watch and remove a training, and show its progress meanwhile.
 
-The module runs where the task runs, so that the API may be one that only another host can reach.
+The module runs on the task's host, so the API may be one that only another host can reach.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ansible.utils.display import Display
 
 from ..plugin_utils._progress.text import one_line, printable
 
-# An API server that is started anew is back by then.
+# An API server that restarts is available again within this time.
 _API_PATIENCE = 120.0
 _STILL = 60.0
-# Each part of a watch begins with reading the lists.
+# Each part of a watch begins by reading the lists.
 _SLICE = 30
 _MODULE = "gpulab.kubernetes.torch_ddp_run"
 
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if os.getppid() != parent:
                 raise _Interrupted
             if result.get("failed"):
-                # 0: no answer, 429: busy, 5xx: an error of the API itself. Other statuses are final.
+                # 0: no response, 429: busy, 5xx: an error of the API itself. Other statuses are final.
                 passing = result.get("status") in (0, 429) or int(result.get("status") or 400) >= 500
                 if not passing or now - heard >= _API_PATIENCE:
                     return result
@@ -87,7 +87,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return self._failure(reason, "", words)
 
     def _failure(self, reason: str, cause: str, words: list[str]) -> dict[str, Any]:
-        # A script writes what it likes, escape sequences of a terminal as well.
+        # Output of a script may contain anything, including terminal escape sequences.
         reason, cause, words = one_line(reason), one_line(cause), [printable(line) for line in words]
         told = f"Error while training {self._name}: {reason}" + (f": {cause}" if cause else "")
         if words:
@@ -108,7 +108,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 
 class _Show:
-    """What a person sees on the way: the log as it comes, and how it stands when that changes or much time passes."""
+    """Shows new log lines, and the state when it changes or after some time."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -116,7 +116,7 @@ class _Show:
 
     def log(self, lines: list[str]) -> None:
         for line in lines:
-            # Of a progress bar, its last state.
+            # Only the last state of a progress bar.
             Display().display(printable(f"{self._name}-0 | " + line.rstrip("\r").rpartition("\r")[2]))
         if lines:
             self._at = time.monotonic()
@@ -130,7 +130,7 @@ class _Show:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ansible ends its workers at once when a run is interrupted; here the job has to be removed before."""
+    """Raise an exception on signals, to remove the job before Ansible kills the worker of an interrupted run."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise _Interrupted

@@ -80,13 +80,13 @@ COLORS = {
     "failed": "COLOR_ERROR",
     "unreachable": "COLOR_UNREACHABLE",
 }
-# Tasks that may ask on the terminal.
+# Tasks that may prompt on the terminal.
 PAUSES = ("pause", "ansible.builtin.pause", "gpulab.kubernetes.new_cluster")
 REFRESH = 0.5
 
 
 class CallbackModule(DefaultCallback):  # type: ignore[misc]
-    """The callback; the default one lends its options and the way it shows warnings and differences."""
+    """The callback; options, warnings and diffs come from the default callback."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "stdout"
@@ -104,7 +104,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         view = self.get_option("view")
-        # ansible-runner's terminal is a program, which reads what it shows line by line.
+        # ansible-runner's terminal is a program that reads the output line by line.
         watched = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "AWX_ISOLATED_DATA_DIR" not in os.environ
         self._live = view == "live" or (view == "auto" and watched)
         # A command line can name several playbooks.
@@ -157,14 +157,14 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._result("runner_retry", result)
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
-        """Say nothing: the tasks that were included speak for themselves."""
+        """Print nothing; the included tasks are shown."""
 
     def v2_on_file_diff(self, result: Any) -> None:
         found = result._result
         for each in found.get("results", [found]) if result._task.loop else [found]:
             diff = self._get_diff(_clean(each["diff"])) if each.get("changed") and each.get("diff") else ""
             if diff:
-                # It has colors of its own.
+                # The diff already contains colors.
                 self._write(f"  {result._host.get_name()}: {result._task.get_name()}\n{diff}")
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
@@ -193,7 +193,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._display.display(text, color=color, stderr=bad and self.get_option("display_failed_stderr"))
 
     def _above(self, show: Callable[..., None]) -> Callable[..., None]:
-        """Return a display that puts what anybody shows above the lines that are kept up to date."""
+        """Return a display function that prints text above the live lines."""
 
         def display(*args: Any, **kwargs: Any) -> None:
             if os.getpid() != self._pid:
@@ -207,7 +207,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         return display
 
     def _show_cleaned(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        """Show what anybody shows, such as a host's warning, without what a terminal would act on."""
+        """Display text, such as a host's warning, without terminal control sequences."""
         self._write(printable(msg), *args, **kwargs)
 
     def _tick(self) -> None:
@@ -242,7 +242,7 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._drawn = len(lines)
 
     def _stop(self) -> None:
-        """End the view, also after Ctrl-C, with the account of the run."""
+        """End the view, also after Ctrl-C, and print the summary of the run."""
         if self._over.is_set() or os.getpid() != self._pid:
             return
         with self._lock:
@@ -257,12 +257,12 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
             self._display.display(told)
         for line in self._progress.closing:
             self._display.display(line.text, color=constants.COLOR_OK)
-        # Python would look through all that is left of the run before it ends: half a second for nothing.
+        # Skip Python's final garbage collection, which takes half a second.
         gc.freeze()
 
 
 def _clean(value: Any) -> Any:
-    """Return a value of a result with each of its texts printable."""
+    """Return a value of a result with all its texts made printable."""
     if isinstance(value, dict):
         return {key: _clean(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one way in which modules run programs: argv lists, locale C, a time limit, a small result."""
+"""Run programs in modules: argv lists, locale C, a time limit, and a small result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LOCALE = {"LC_ALL": "C", "LANGUAGE": "C"}
 
 @dataclass(frozen=True)
 class Result:
-    """What a program left behind. ``rc`` is negative when a signal ended it, as in Python's subprocess."""
+    """Result of a program. ``rc`` is negative if a signal ended it, as in Python's subprocess."""
 
     argv: tuple[str, ...]
     rc: int
@@ -36,18 +36,18 @@ class Result:
 
     @property
     def said(self) -> str:
-        """The program's message in one piece: stderr, else stdout, else its exit status. Secrets are masked."""
+        """Return the program's message: stderr, else stdout, else its exit status. Secrets are masked."""
         text = mask(self.stderr.strip() or self.stdout.strip())
         return text or (self.ended if self.rc < 0 else f"nothing ({self.ended})")
 
     def fields(self) -> dict[str, Any]:
-        """Return what an error shows of it. Secrets in ``cmd`` are masked when the module ends (see ``_module``)."""
+        """Return the fields for an error. Secrets in ``cmd`` are masked when the module ends (see ``_module``)."""
         return {"cmd": self.argv, "rc": self.rc, "stdout": mask(self.stdout), "stderr": mask(self.stderr)}
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A command that has ended, and how long it took."""
+    """A command that has ended, and its duration."""
 
     argv: tuple[str, ...]
     ended: str
@@ -55,21 +55,21 @@ class Ran:
 
 
 class CommandError(DomainError):
-    """A program could not do what it was asked for."""
+    """A program failed."""
 
 
 class CommandNotFoundError(CommandError):
-    """There is no such program on this host."""
+    """The program does not exist on this host."""
 
 
 class CommandTimeoutError(CommandError):
-    """A program ran past its time limit and was killed with everything it had started."""
+    """A program exceeded its time limit and was killed with its descendants."""
 
 
 class Runner:
-    """Runs programs through ``AnsibleModule.run_command``.
+    """Runs programs with ``AnsibleModule.run_command``.
 
-    ``timeout`` (seconds, None for no limit) and ``environ`` are the defaults of each call. Each command is added to the
+    ``timeout`` (seconds, None for no limit) and ``environ`` are defaults for each call. Each command is added to the
     module's ``commands_run``.
     """
 
@@ -80,7 +80,7 @@ class Runner:
         self._ran: list[Ran] = getattr(module, "commands_run", [])
 
     def find(self, executable: str) -> str | None:
-        """The path of a program given by name (looked for in PATH and the sbin directories) or by path."""
+        """Return the path of a program, given by path or by name (in PATH or the sbin directories)."""
         if "/" in executable:
             usable = Path(executable).is_file() and os.access(executable, os.X_OK)
             return executable if usable else None
@@ -96,9 +96,9 @@ class Runner:
         environ: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> Result:
-        """Run a program to its end, whatever its exit status.
+        """Run a program and return its result, whatever its exit status.
 
-        Raises CommandNotFoundError and CommandTimeoutError, CommandError when it can't be started at all.
+        Raise CommandNotFoundError, CommandTimeoutError, or CommandError if the program can't be started.
         """
         path = self.find(argv[0])
         if path is None:
@@ -136,7 +136,7 @@ class Runner:
         return result
 
     def check(self, argv: Sequence[str], doing: str, **options: Any) -> Result:
-        """As ``run``, but any exit status other than 0 is a CommandError ``Error while <doing>: <what it said>``."""
+        """Run a program; raise CommandError ``Error while <doing>: <message>`` if the exit status is not 0."""
         result = self.run(argv, **options)
         if result.rc != 0:
             raise CommandError(f"Error while {doing}: {result.said}", **result.fields())
@@ -144,7 +144,7 @@ class Runner:
 
 
 class _Watch:
-    """Kills a process and its descendants when the time is over."""
+    """Kills a process and its descendants after the time limit."""
 
     def __init__(self, limit: float | None) -> None:
         self.fired = False
@@ -175,7 +175,7 @@ def _descendants(pid: int) -> list[int]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, ValueError, IndexError):
-                # The command name in parentheses may hold anything, so count from its end.
+                # The command name in parentheses may contain any characters, so count from its end.
                 parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
                 children.setdefault(parent, []).append(int(entry.name))
     found: list[int] = []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one family of errors that the readers raise; modules turn them into fail_json at the edge."""
+"""Base class of all errors that utilities raise; modules report them with fail_json."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 
 class DomainError(Exception):
-    """Something went wrong that a person can understand.
+    """A problem that is explained to the user.
 
-    The text is the whole message. ``fields`` are further values for ``fail_json`` (C(rc), C(stdout), ...).
-    C(inconclusive) among them says that the failure proves nothing about what was to be checked.
+    The text is the whole message. ``fields`` are further values for ``fail_json`` (``rc``, ``stdout``, ...);
+    ``inconclusive`` means that the check itself could not be completed.
     """
 
     def __init__(self, message: str, /, **fields: Any) -> None:
@@ -21,12 +21,12 @@ class DomainError(Exception):
         self.fields = fields
 
 
-# What may reach the edge of a module: what it raises itself, files and connections that fail, text that is not UTF-8.
+# Errors that a module reports: its own, failing files and connections, and text that is not UTF-8.
 REPORTED = (DomainError, OSError, UnicodeError)
 
 
 def reported(error: Exception) -> DomainError:
-    """Return one of the REPORTED errors as a DomainError with one sentence: what failed, where and why."""
+    """Convert one of the REPORTED errors to a DomainError with a sentence about what failed, where and why."""
     if isinstance(error, DomainError):
         return error
     if isinstance(error, OSError):

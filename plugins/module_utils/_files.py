@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of a host: read with every byte kept, written whole or not at all, moved aside rather than deleted."""
+"""Read files with all their bytes, write them atomically, and move them aside instead of deleting them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pathlib import Path
 from ._errors import DomainError
 
 BACKUP = ".gpulab-backup"
-# What init and join find of an earlier attempt; a time_stamp follows.
+# Prefix of directories for files of an earlier init or join; a time_stamp follows.
 ASIDE = "/var/lib/gpulab/aside-"
 
 
 def under(root: str, path: str) -> Path:
-    """Where an absolute path lies when ``root`` stands for the root directory."""
+    """Return an absolute path relative to ``root`` as the root directory."""
     return Path(root) / path.lstrip("/")
 
 
 def read_file(path: Path) -> bytes | None:
-    """The content, None if there is no such file. Raises OSError."""
+    """Return the content, None if the file does not exist. Raise OSError."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -35,7 +35,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def read_text(path: Path) -> str | None:
-    """The text, None if there is no such file. Bytes that are not UTF-8 survive (surrogateescape)."""
+    """Return the text, None if the file does not exist. Bytes that are not UTF-8 are kept (surrogateescape)."""
     try:
         data = read_file(path)
     except OSError as error:
@@ -44,7 +44,7 @@ def read_text(path: Path) -> str | None:
 
 
 def text_or_nothing(root: str, path: str) -> str:
-    """A file's text; a file that does not exist or can't be read (not root) counts as empty."""
+    """Return a file's text, empty if it does not exist or can't be read (not root)."""
     try:
         return read_text(under(root, path)) or ""
     except DomainError:
@@ -52,7 +52,7 @@ def text_or_nothing(root: str, path: str) -> str:
 
 
 def file_mode(path: Path) -> int | None:
-    """The permission bits, None if there is no such file."""
+    """Return the permission bits, None if the file does not exist."""
     try:
         return stat.S_IMODE(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -60,9 +60,9 @@ def file_mode(path: Path) -> int | None:
 
 
 def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
-    """Make the file hold exactly this, in one step; None removes it. Raises OSError, with the file's name.
+    """Write a file atomically; None removes it. Raise OSError with the file's name.
 
-    ``owner`` is a user and a group by number; directories are made, open to read for all.
+    ``owner`` is (uid, gid). Missing directories are created with mode 0755.
     """
     if data is None:
         with contextlib.suppress(FileNotFoundError):
@@ -70,9 +70,9 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
         return
     if not path.parent.is_dir():
         path.parent.mkdir(parents=True)
-        # mkdir obeys the umask, which is often 077 for root.
+        # mkdir applies the umask, which is often 077 for root.
         path.parent.chmod(0o755)
-    # A leading dot: apt, systemd and the like pass over it, should the process be killed half-way.
+    # If the process is killed, apt, systemd and others ignore the file because of its leading dot.
     try:
         handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
     except OSError as error:
@@ -96,7 +96,7 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file in one step. An existing file keeps its mode and owner, a new one gets ``mode``."""
+    """Replace a file atomically. An existing file keeps its mode and owner, a new one gets ``mode``."""
     path = path.resolve()
     try:
         owner = None
@@ -108,20 +108,17 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
         raise DomainError(f"Error while writing {path}: {error.strerror}") from error
 
 
-def back_up(path: Path) -> Path:
-    """Keep a copy of a file next to it, with its mode and owner; only the one from before the first change."""
-    backup = path.with_name(path.name + BACKUP)
-    if not backup.exists():
-        try:
-            state = path.stat()
-            put_file(backup, path.read_bytes(), stat.S_IMODE(state.st_mode), (state.st_uid, state.st_gid))
-        except OSError as error:
-            raise DomainError(f"Error while writing {backup}: {error.strerror}") from error
-    return backup
+def sync_directory(path: Path) -> None:
+    """Make new names of files in a directory survive a power cut."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def difference(path: Path, before: str | None, after: str | None) -> dict[str, str]:
-    """One entry of a module's ``diff``."""
+    """Return one entry of a module's ``diff``."""
     return {
         "before_header": str(path),
         "after_header": str(path),
@@ -131,9 +128,9 @@ def difference(path: Path, before: str | None, after: str | None) -> dict[str, s
 
 
 def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
-    """Move files and directories under ``into`` (0700), keeping their paths; those that don't exist are left out.
+    """Move files and directories under ``into`` (0700) with their paths; missing ones are skipped.
 
-    Returns the places where they lie now.
+    Return their new paths.
     """
     moved = []
     for path in paths:
@@ -151,16 +148,16 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
 
 
 def moved_aside(root: str) -> list[str]:
-    """Return the directories below ASIDE, without what they begin with: the time of each."""
+    """Return the times in the names of the directories that begin with ASIDE."""
     aside = under(root, ASIDE)
     return sorted(path.name[len(aside.name) :] for path in aside.parent.glob(f"{aside.name}*") if path.is_dir())
 
 
 def time_stamp() -> str:
-    """The time now in UTC, fit for a file name; later ones sort after earlier ones."""
+    """Return the current UTC time for a file name; the names sort by time."""
     return datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
 def printable(text: str | None) -> str:
-    """The text with what is not UTF-8 replaced, fit for a module's result."""
+    """Return the text for a module's result, with bytes that are not UTF-8 replaced."""
     return (text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Puts mappings into each other. Pure."""
+"""Merge mappings. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def merged(base: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the values of ``more`` in their place, mapping by mapping; lists are replaced."""
+    """Return ``base`` updated with ``more``, recursively for mappings; lists are replaced."""
     result = dict(base)
     for key, value in more.items():
         before = result.get(key)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How every module begins and ends: what it logs, and its result or one sentence that says what failed."""
+"""Run a module: what it logs, and its result or its error message."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ._secrets import command_line, mask
 
 
 class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
-    """A module whose arguments are neither written to the log of the host nor part of the result.
+    """A module whose arguments are neither logged on the host nor part of the result.
 
-    Ansible writes them before it is known which parts of a list are secret. ``no_log`` of the constructor does not keep
-    it from that, because what the task says takes its place. Up to ansible-core 2.19 the result always has them, later
-    on with ``-vvv``.
+    Ansible logs them before it knows which parts of a list are secret. The constructor's ``no_log`` does not prevent
+    that, because the task's setting overrides it. Up to ansible-core 2.19 the result always contains the arguments,
+    later only with ``-vvv``.
     """
 
     def _log_invocation(self) -> None:
@@ -33,7 +33,7 @@ class QuietModule(AnsibleModule):  # type: ignore[misc]  # Ansible has no types.
 
 
 def run(module: Any, function: Callable[[Any], Mapping[str, Any]]) -> None:
-    """Call ``function`` with the module and end the process with what it returns, or with the error that it raises."""
+    """Call ``function`` with the module, and exit with its result or with the error that it raises."""
     module.commands_run = []
     try:
         result = function(module)
@@ -44,7 +44,7 @@ def run(module: Any, function: Callable[[Any], Mapping[str, Any]]) -> None:
 
 
 def _with_commands(module: Any, result: Mapping[str, Any]) -> dict[str, Any]:
-    """Add the failed command as one line and, with C(-v), all commands that ran."""
+    """Add the failed command as one line and, with ``-v``, all commands that ran."""
     secrets = getattr(module, "no_log_values", ())
     shown, ran = dict(result), module.commands_run
     if "cmd" in shown:

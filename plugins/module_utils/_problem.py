@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong and what to do about it: one shape from where it is found to where a person reads it. Pure."""
+"""A problem with its remedies, in one form from its detection to its report. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Remedy:
-    """``settings`` are variables with their new values; ``host`` says what must be done on the host before.
+    """``settings`` are variables with new values; ``host`` is what must be done on the host before.
 
-    Keys of ``host``: ``branches`` (first and last, as 418-470) and ``modules`` of a driver to install, ``packages`` to
-    install, ``signing_key`` to enroll, ``components`` for the distribution whose components apt lacks, ``vfio`` for the
-    address of a GPU to reserve for virtual machines.
+    Keys of ``host``: ``branches`` (first and last, such as 418-470) and ``modules`` of a driver to install,
+    ``packages`` to install, ``signing_key`` to enroll, ``components`` for the distribution whose components apt lacks,
+    ``vfio`` for the address of a GPU to reserve for virtual machines.
     """
 
     settings: tuple[tuple[str, Any], ...] = ()
@@ -31,11 +31,11 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Problem:
-    """``kind`` names it for programs, and stays when words change; ``where``: the variable, file or device to look at.
+    """A problem; ``kind`` identifies it for programs and does not change with the wording.
 
-    ``host`` is empty for what concerns the whole cluster, ``gpu`` (a UUID) for what concerns no single GPU.
-    ``answers``: variables and the values with which what is there is kept, and this problem does not occur again.
-    ``remedies``: changes after which this problem does not occur again, the best one first.
+    ``where`` is the variable, file or device to check. ``host`` is empty if the whole cluster is concerned, ``gpu`` (a
+    UUID) if no single GPU is. ``answers`` are variables and values that keep the existing state and prevent this
+    problem. ``remedies`` are changes that prevent it, the best one first.
     """
 
     kind: str
@@ -49,19 +49,19 @@ class Problem:
     remedies: tuple[Remedy, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """As a dictionary, without a GPU, answers and remedies where there are none."""
+        """Return a dictionary; empty ``gpu``, ``answers`` and ``remedies`` are omitted."""
         remedies = [remedy.fields() for remedy in self.remedies]
         fields = {**asdict(self), "answers": dict(self.answers), "remedies": remedies}
         return {key: value for key, value in fields.items() if value or key not in ("gpu", "answers", "remedies")}
 
     def entry(self) -> dict[str, str]:
-        """The fields as a report of acceptance holds them, where ``what`` is called cause."""
+        """Return the fields as in a report of acceptance, where ``what`` is called cause."""
         fields = {key: value for key, value in asdict(self).items() if key not in ("answers", "remedies")}
         return {"cause": fields.pop("what"), **fields}
 
 
 def read(entry: Mapping[str, Any]) -> Problem:
-    """The problem of such an entry, whatever is missing: older versions wrote host, gpu and cause alone."""
+    """Parse an entry of a report. Fields may be missing: older versions only wrote host, gpu and cause."""
     known = {key: value for key, value in entry.items() if isinstance(value, str)}
     kind, what, where, why, do, host, gpu = (
         known.get(key, "") for key in ("kind", "cause", "where", "why", "do", "host", "gpu")
@@ -70,7 +70,7 @@ def read(entry: Mapping[str, Any]) -> Problem:
 
 
 def together(entries: Iterable[Mapping[str, Any]]) -> list[Problem]:
-    """The problems of these entries. Those that differ in their GPU alone are one, which names all of them."""
+    """Return the problems in entries of a report; those that differ only in their GPU are merged into one."""
     found: dict[Problem, list[str]] = {}
     for problem in map(read, entries):
         found.setdefault(replace(problem, gpu=""), []).append(problem.gpu)

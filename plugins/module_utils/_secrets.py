@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Masks secrets in command lines and in the output of programs. Values of ``no_log`` options are masked as well."""
+"""Mask secrets in command lines and in the output of programs. Values of ``no_log`` options are also masked."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MASK = "********"
 _NAME = r"(?:passw(?:or)?d|passphrase|token|secret|(?:api|access|certificate)[_-]?key)"
 _FLAG = rf"--?[\w-]{{0,40}}{_NAME}"
 _VALUE = r"""(?:"[^"\n]*"|'[^'\n]*'|\S)+"""
-# In a sentence about an option, and in the value of one that only turns something on.
+# Words after an option's name in a sentence, and values of a mere switch.
 _PROSE = r"(?!(?:is|was|are|has|had|must|may|can|cannot|could|should|needs|not|and|or|of|to|for|in|from|path|file)\b)"
 _SWITCH = r"(?!(?:true|false|null|none)\b)"
 _PATTERNS = tuple(
@@ -25,10 +25,10 @@ _PATTERNS = tuple(
         rf"(?i)({_NAME}[\"']?[ \t]*=[ \t]*){_SWITCH}{_VALUE}",
         rf"(?i)({_FLAG}[ \t]+)(?!--){_PROSE}{_VALUE}",
         rf"(?i)({_NAME}[\"'][ \t]*:[ \t]*){_VALUE}",
-        # A sentence goes on after its colon.
+        # In a sentence, more words follow the colon.
         rf"(?im)((?:passw(?:or)?d|passphrase)[ \t]*:[ \t]*){_VALUE}(?=[ \t]*$)",
         rf"(?i)(authorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:basic|bearer)?[ \t]*){_VALUE}",
-        # A bootstrap token of Kubernetes.
+        # A Kubernetes bootstrap token.
         r"()(?<![\w.-])[a-z0-9]{6}\.[a-z0-9]{16}(?![\w-]|\.\w)",
     )
 )
@@ -37,14 +37,14 @@ _ASSIGNED = re.compile(rf"(?is)^([\w-]*{_NAME}=).*")
 
 
 def mask(text: str) -> str:
-    """Return the text without users and passwords in URLs, tokens, and values whose names say that they are secret."""
+    """Return the text without users and passwords in URLs, tokens, and values with names of secrets."""
     for pattern in _PATTERNS:
         text = pattern.sub(rf"\1{MASK}", text)
     return text
 
 
 def command_line(argv: Sequence[str], secrets: Iterable[str] = ()) -> str:
-    """Return a command as a user would type it, without ``secrets``. Quoting comes last, because it changes values."""
+    """Return a command as a user would type it, without ``secrets``. They are removed before quoting changes them."""
     shown: list[str] = []
     is_value = False
     for word in remove_values(list(argv), set(secrets)):

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Systemd units: their state, and which of them still run with what was written before they started.
+"""Systemd units: their state, and whether they still run with an older configuration.
 
-A change of configuration notes the unit's InvocationID of that moment. The unit has to be restarted as long as it is
-still this very invocation that runs; whoever restarts it (its package, an administrator, a reboot) settles it. So an
-interrupted run loses nothing, and nothing is restarted twice.
+A change of configuration records the unit's current InvocationID. The unit must be restarted as long as that invocation
+runs; any restart (by its package, an administrator or a reboot) clears this. Therefore an interrupted run loses no
+restart, and nothing is restarted twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _JOURNAL_LINES = "15"
 
 @dataclass(frozen=True)
 class Unit:
-    """What ``systemctl show`` says. ``invocation`` is empty when the unit doesn't run."""
+    """State of a unit from ``systemctl show``. ``invocation`` is empty if the unit is not running."""
 
     name: str
     load: str = "not-found"
@@ -46,7 +46,7 @@ class Unit:
 
 
 def is_active(runner: Runner, name: str) -> bool:
-    """Whether a unit runs; also False when systemctl can't be asked."""
+    """Return whether a unit is running; False if systemctl fails."""
     try:
         return runner.run(["systemctl", "is-active", "--quiet", name]).rc == 0
     except CommandError:
@@ -54,7 +54,7 @@ def is_active(runner: Runner, name: str) -> bool:
 
 
 def parse_show(name: str, text: str) -> Unit:
-    """Reads ``systemctl show --property=...`` (KEY=VALUE lines); a property that is missing keeps its default."""
+    """Parse ``systemctl show --property=...`` (KEY=VALUE lines); missing properties keep their defaults."""
     values = dict(line.partition("=")[::2] for line in text.splitlines())
     active = values.get("ActiveState", "inactive")
     return Unit(
@@ -72,13 +72,13 @@ def full_name(name: str) -> str:
 
 
 class Systemd:
-    """systemctl and journalctl. A host without systemd has no unit."""
+    """Runs systemctl and journalctl. A host without systemd has no units."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
     def unit(self, name: str) -> Unit:
-        """A name without a suffix is a service."""
+        """Return the state of a unit. A name without a suffix is a service."""
         name = full_name(name)
         argv = ["systemctl", "show", *(f"--property={key}" for key in _PROPERTIES), name]
         try:
@@ -87,7 +87,7 @@ class Systemd:
             return Unit(name)
 
     def do(self, verb: str, unit: str = "") -> None:
-        """Raises DomainError with what systemctl and the unit's journal say."""
+        """Run systemctl. Raise DomainError with its message and the end of the unit's journal."""
         argv = ["systemctl", verb, unit] if unit else ["systemctl", verb]
         result = self._runner.run(argv)
         if result.rc != 0:
@@ -97,7 +97,7 @@ class Systemd:
             )
 
     def journal(self, unit: str) -> str:
-        """The unit's last words as further lines of a message, empty when there are none."""
+        """Return the end of the unit's journal as further lines of a message, empty if there is none."""
         if not unit:
             return ""
         argv = ["journalctl", "--unit", unit, "--lines", _JOURNAL_LINES, "--output", "cat", "--no-pager"]
@@ -110,7 +110,7 @@ class Systemd:
 
 @dataclass
 class Restarts:
-    """The notes of changed configuration, gone with a reboot because they lie in /run."""
+    """Records of units to restart, which a reboot clears because they are in /run."""
 
     systemd: Systemd
     directory: Path = field(default_factory=lambda: Path(RUN_DIR))
@@ -119,13 +119,13 @@ class Restarts:
         return self.directory / verb / unit.name
 
     def noted(self, name: str, verb: str = "restart") -> bool:
-        """Whether the unit still runs with an older configuration. Starts no program as long as nothing is noted."""
+        """Return whether the unit still runs with an older configuration. Without a record, no program is started."""
         return self._note(Unit(full_name(name)), verb).exists() and self.pending(self.systemd.unit(name), verb)
 
     def note(self, name: str, verb: str = "restart") -> None:
-        """Call this before the change, so that a run killed in between restarts too often rather than never.
+        """Record a restart. Call this before the change, so that a killed run causes one restart too many, not too few.
 
-        ``verb`` is C(reload) where that is enough.
+        ``verb`` is ``reload`` if a reload is sufficient.
         """
         unit = self.systemd.unit(name)
         put_file(self._note(unit, verb), unit.invocation.encode())
@@ -143,9 +143,9 @@ class Restarts:
 
 
 def needed(unit: Unit, pending: bool, enabled: bool, reload: bool = False) -> list[str]:
-    """The verbs of systemctl that bring the unit up with its present configuration, in order.
+    """Return the systemctl verbs that start the unit with its current configuration, in order.
 
-    Raises DomainError for a masked unit.
+    Raise DomainError for a masked unit.
     """
     if unit.load == "masked" or unit.file_state == "masked":
         raise DomainError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares versions by the rule of dpkg, which also fits those of programs and of Python packages. Pure."""
+"""Compare versions by dpkg's rules, which also work for programs and Python packages. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = re.compile(r"(\D*)(\d*)")
 
 
 def compare_versions(one: str, other: str) -> int:
-    """-1, 0 or 1 as the first version is lower than, equal to or higher than the second (deb-version(7))."""
+    """Return -1, 0 or 1 if the first version is lower than, equal to or higher than the second (deb-version(7))."""
     for left, right in zip(_split(one), _split(other)):
         for (left_text, left_number), (right_text, right_number) in zip_longest(
             _PARTS.findall(left), _PARTS.findall(right), fillvalue=("", "")
@@ -33,7 +33,7 @@ def _split(version: str) -> tuple[str, str, str]:
 
 
 def _weight(character: str) -> int:
-    """A tilde sorts before the end of a part, letters before everything else."""
+    """Return a sort key: a tilde sorts before the end of a part, letters before other characters."""
     if character == "~":
         return -1
     return ord(character) if character.isalpha() else ord(character) + 256

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How counts, lists and times are written. Pure."""
+"""Format counts, lists and times. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 
 def counted(number: int, what: str) -> str:
-    """1 problem, 2 problems."""
+    """Return a count with its noun, for example "1 problem" or "2 problems"."""
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def listing(values: Iterable[Any]) -> str:
-    """Return the values with commas between them."""
+    """Return the values separated by commas."""
     return ", ".join(map(str, values))
 
 
 def written(time: float | None) -> str | None:
-    """A time in UTC as the module returns it."""
+    """Format a time in seconds as UTC text for a module's result."""
     return None if time is None else datetime.fromtimestamp(time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def moment(text: str) -> float | None:
-    """The seconds of such a text, None for any other."""
+    """Parse a time in the form of ``written``; return its seconds, None for other text."""
     try:
         found = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
         return found.replace(tzinfo=timezone.utc).timestamp()

@@ -67,12 +67,12 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._host.reach import reach
 
-# The distribution that brings each package.
+# Python distribution of each package.
 DISTRIBUTIONS = {"kubernetes": "kubernetes", "yaml": "PyYAML"}
 
 
 def version(package: str) -> str:
-    # Importing the client takes half a second of each run.
+    # Importing the client would take half a second in each run.
     spec = util.find_spec(package)
     if spec is None or spec.origin is None:
         return ""

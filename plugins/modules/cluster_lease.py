@@ -124,7 +124,7 @@ Result = TypeVar("Result")
 _PAUSE = 2
 _PATIENCE = {"held": 30, "released": 60}
 _WITHOUT_LEASE = "The lease of the cluster could not be {}, so another run could change it at the same time: {}"
-# Where the API server of this host is, when the cluster's address is another.
+# Kubeconfig with the address of this host's API server, if the cluster's address is another.
 _LOCAL = "/etc/kubernetes/controller-manager.conf"
 
 
@@ -142,7 +142,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
             return {**nothing, "changed": _tried(holders, patience, Holder.release)}
         before = _tried(holders, patience, lambda holder: _hold(holder, params))
     except (ApiRefusedError, ApiBusyError, ApiConflictError, KubeconfigError) as error:
-        # Until kubeadm init has given the administrator its rights, there is no cluster that a run could change.
+        # Before kubeadm init has granted the administrator's permissions, there is no cluster to change.
         if held and isinstance(error, ApiRefusedError) and under(params["root"], RECORD).exists():
             module.warn(_WITHOUT_LEASE.format("taken", error))
             return {**nothing, "api_silent": True}
@@ -162,7 +162,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 
 
 def _apis(module: AnsibleModule, text: str) -> list[Api]:
-    """The API at the cluster's address, then at that of this host."""
+    """Return the API clients, for the cluster's address and then for this host's."""
     params = module.params
     config = read_kubeconfig(text, params["context"])
     programs = [name for name in config.unsafe if name in ("exec", "auth-provider")]
@@ -182,14 +182,12 @@ def _apis(module: AnsibleModule, text: str) -> list[Api]:
 
 
 def _hold(holder: Holder, params: dict[str, Any]) -> Lease | None:
-    """Whose lease it was before."""
+    """Hold the lease and return the previous one."""
     return holder.hold(params["purpose"], params["duration"], params["break_holder"], datetime.now(timezone.utc))
 
 
 def _tried(holders: list[Holder], patience: float, action: Callable[[Holder], Result]) -> Result:
-    """The result at the first server that answers as it should.
-
-    Raises what the last look found: ApiSilentError if no server was there."""
+    """Return the result of the first server that responds as expected, else raise the last error."""
     deadline = time.monotonic() + patience
     while True:
         found: list[DomainError] = []

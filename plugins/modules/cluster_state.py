@@ -90,7 +90,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._module import QuietModule, run
 
-# The only list of the states, in full because Ansible copies to a host what a module imports.
+# The only list of the states; each is imported, because Ansible copies a module's imports to the host.
 from ..module_utils._states import (  # noqa: F401  # pylint: disable=unused-import
     cluster_objects,
     gpu_plugins_info,

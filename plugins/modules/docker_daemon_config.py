@@ -18,8 +18,8 @@ description:
   - The module also fails if C(log-opts) has options that the log driver does not have. C(dockerd --validate) does not
     check this.
   - If the file is not valid JSON, the module reports the position of the error and does not change the file.
-  - The file keeps its mode, owner and indentation. Before the first change, a copy is saved next to it with the suffix
-    C(.gpulab-backup).
+  - The file keeps its mode, owner and indentation. Before the first change, a copy is saved below
+    C(/var/lib/gpulab/first-run/files).
 options:
   settings:
     description:
@@ -109,10 +109,11 @@ changed_keys:
   elements: str
   sample: [runtimes.nvidia, exec-opts]
 backup:
-  description: Copy of the file from before the first change, null if this run did not change the file.
+  description: Copy of the file from before the first change, null if this run did not change the file or if there was
+    none.
   returned: success
   type: str
-  sample: /etc/docker/daemon.json.gpulab-backup
+  sample: /var/lib/gpulab/first-run/files/etc/docker/daemon.json
 unmanaged_keys:
   description: Top-level settings of the file that are not in O(settings). They are kept.
   returned: success

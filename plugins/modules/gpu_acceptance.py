@@ -344,7 +344,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         else:
             changed, report = False, session.look()
     except DomainError as error:
-        # What is verified as bad is a problem in the report.
+        # Failures of GPUs are problems in the report, so this error is inconclusive.
         error.fields["inconclusive"] = True
         raise
     for warning in [*session.warnings, *(warnings(report) if report else [])]:

@@ -127,7 +127,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    # The values may hold secrets.
+    # The values may contain secrets.
     module = QuietModule(
         argument_spec={
             "helm": {"type": "path", "required": True},

@@ -11,7 +11,9 @@ short_description: Write a role's configuration files as one state
 version_added: 0.1.0
 description:
   - Writes and removes small files in one execution. Missing directories are created.
-  - An existing unmanaged file (without O(marker)) is saved next to the new one, with the suffix C(.before-gpulab).
+  - An existing unmanaged file (without O(marker)) is saved below C(/var/lib/gpulab/first-run/files). If a first version
+    is already there, or the file is neither in C(/etc) nor in C(/usr/local), it is saved next to the new one with the
+    suffix C(.replaced-gpulab).
   - Records which services run with an older configuration. M(gpulab.kubernetes.managed_service) restarts or reloads
     them, even if the run that changed the file was interrupted.
 author:
@@ -147,7 +149,7 @@ from ..module_utils._states.managed_files import SPECIFICATION, ensure
 
 
 def main() -> None:
-    # The host's log shows the list of files as one text, in which a secret of several lines would not be recognized.
+    # The host's log would show the files as one text, in which a multi-line secret is not recognized.
     module: AnsibleModule = QuietModule(**SPECIFICATION)
     run(module, ensure)
 

@@ -185,6 +185,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._command import Runner
 from ..module_utils._errors import DomainError
+from ..module_utils._first_run import FirstRun
 from ..module_utils._minikube import leftovers, profile
 from ..module_utils._minikube.machine import Machine
 from ..module_utils._minikube.profile import Profile
@@ -225,7 +226,7 @@ def _present(machine: Machine, found: Profile | None, state: str, module: Any) -
 def run_module(module: Any) -> dict[str, Any]:
     home = Path(module.params["home"])
     places = {"HOME": str(home), "MINIKUBE_HOME": str(home / ".minikube"), "KUBECONFIG": str(home / ".kube" / "config")}
-    # Its messages are for a terminal otherwise.
+    # Otherwise its messages are formatted for a terminal.
     environ = {**places, "MINIKUBE_IN_STYLE": "false", "MINIKUBE_WANTUPDATENOTIFICATION": "false"}
     runner = Runner(module, timeout=module.params["timeout"], environ=environ)
     machine = Machine(runner, module.params["binary"], module.params["name"], home, module.check_mode)
@@ -244,7 +245,8 @@ def run_module(module: Any) -> dict[str, Any]:
             result["content"] = machine.content()
             machine.delete()
         if (found.driver if found else module.params["driver"]) == "none":
-            removed = leftovers.remove(runner, module.params["root"], module.check_mode)
+            root = module.params["root"]
+            removed = leftovers.remove(runner, root, module.check_mode, FirstRun(module, root))
     return {
         **result,
         "changed": bool(machine.done or removed),

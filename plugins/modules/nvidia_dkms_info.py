@@ -86,7 +86,7 @@ from ..module_utils._nvidia.dkms import parse_status, telling_lines
 
 
 def last_log(root: Path, version: str, kernel: str) -> Path | None:
-    """The log of a build that failed lies in ``build``, or with the kernel; the latest one counts."""
+    """Return the latest build log, which is in ``build`` or in the kernel's directory."""
     base = root / "var/lib/dkms"
     found = [*base.glob(f"nvidia*/{version}/build/make.log"), *base.glob(f"nvidia*/{version}/{kernel}/*/log/make.log")]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)

@@ -494,7 +494,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     if facts["state"] in module.params["fail_on"]:
         said = facts["message"] or facts["state"]
         raise DomainError(f"Error while reading the GPUs: {facts['state']}: {said}. {facts['advice']}", **facts)
-    # Ansible takes a result with an rc other than 0 for a failure unless it's told otherwise.
+    # Ansible considers a result with an rc other than 0 a failure unless ``failed`` is False.
     return {"failed": False, **facts}
 
 

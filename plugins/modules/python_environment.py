@@ -87,7 +87,7 @@ from ..module_utils._module import QuietModule, run
 
 
 def _pins(requirements: str) -> list[str]:
-    """The lines without their hashes."""
+    """Return the requirements without their hashes."""
     return [line.rstrip(" \\") for line in requirements.splitlines() if line[:1].isalpha()]
 
 

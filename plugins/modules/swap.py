@@ -14,7 +14,7 @@ author:
 description:
   - Turns off every swap area in O(proc_swaps) and ensures that none is turned on at the next boot.
   - Comments out lines of type C(swap) in O(fstab), and keeps everything else in the file, its mode and its owner.
-    Before the first change, a copy is saved next to it with the suffix C(.gpulab-backup).
+    Before the first change, a copy is saved below C(/var/lib/gpulab/first-run/files).
   - Masks systemd swap units that don't come from fstab, including those of C(zram-generator) and of swap partitions
     that systemd detects, and the services of the packages C(dphys-swapfile), C(swapspace), C(systemd-swap),
     C(zram-config) and C(zram-tools).
@@ -132,7 +132,7 @@ backup:
   description: Copy of O(fstab) from before the first change, null if this run did not change it.
   returned: success
   type: str
-  sample: /etc/fstab.gpulab-backup
+  sample: /var/lib/gpulab/first-run/files/etc/fstab
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -68,7 +68,7 @@ from ..module_utils._wandb.docker_agent import read
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
-    # Docker has no GPU that a virtual machine was given.
+    # Docker can't use GPUs that are assigned to virtual machines.
     gpus = sum(gpu["driver"] != "vfio-pci" for gpu in pci.gpus(module.params["root"])[0])
     params = module.params
     return read(Runner(module, timeout=60), params["unit"], params["host"], gpus, params["jobs"])

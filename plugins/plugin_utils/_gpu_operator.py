@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values of the GPU Operator's chart: what hosts already have in, values and what is wrong with them out."""
+"""Compute and check the values of the GPU Operator's chart from what hosts have."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ Values = Mapping[str, Any]
 CONFIG = "gpulab-device-plugin"
 _OWN = "gpu_operator_values"
 _CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"}
-# The program by which the validator of v26.7.0 tests the GPUs is built with this CUDA, whose first branch is 580:
+# The validator of v26.7.0 tests GPUs with a program built with this CUDA version, whose first branch is 580:
 # https://github.com/NVIDIA/gpu-operator/issues/2842
 _VALIDATOR_CUDA = "13.2"
 _VALIDATOR_BRANCH = "580"
 _NO_WORKLOAD = ("WITH_WORKLOAD", "false")
-# Variables that the operator gives its device plugin, where they win over the configuration, and what that has to say.
+# Environment variables that the operator sets on its device plugin, where they override the configuration, by the
+# configuration's key.
 _PLUGIN = {
     "DEVICE_LIST_STRATEGY": "flags.plugin.deviceListStrategy",
     "PASS_DEVICE_SPECS": "flags.plugin.passDeviceSpecs",
@@ -35,18 +36,19 @@ _PLUGIN = {
     "GDS_ENABLED": "flags.gdsEnabled",
     "MOFED_ENABLED": "flags.mofedEnabled",
 }
-# Its toolkit would give GPUs to every pod that sets NVIDIA_VISIBLE_DEVICES.
+# By default, the operator's toolkit gives GPUs to every pod that sets NVIDIA_VISIBLE_DEVICES.
 _TOOLKIT = ("ACCEPT_NVIDIA_VISIBLE_DEVICES_ENVVAR_WHEN_UNPRIVILEGED", "false")
-# Its pods follow the name of a configuration, not what is in it: another value here replaces them. Nothing reads it.
+# The operator's pods restart if the name of a configuration changes, but not its content. Nothing reads this variable:
+# a different value restarts them.
 _CONFIGURATION = "GPULAB_CONFIGURATION"
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host with GPUs: the versions of driver and container toolkit that it has, empty for none.
+    """A host with GPUs, and the versions of its driver and container toolkit, empty for none.
 
-    ``source`` is where its driver shall come from, ``root`` the directory below which the driver's files lie, and
-    ``devices`` are the PCI device ids of its GPUs. ``system`` is as C(Ubuntu 24.04), empty where it is not known.
+    ``source`` is where its driver comes from, ``root`` the directory that contains the driver's files, ``devices`` are
+    the PCI device IDs of its GPUs. ``system`` is the distribution, such as ``Ubuntu 24.04``, empty if unknown.
     """
 
     host: str
@@ -59,18 +61,18 @@ class Host:
 
     @property
     def has_driver(self) -> bool:
-        """A driver-installer's driver is there once its DaemonSet ran, which comes first."""
+        """Return whether the host has a driver; a driver installer's DaemonSet runs before the operator."""
         return bool(self.driver) or self.source == "daemonset"
 
     @property
     def wants_driver(self) -> bool:
-        """Whether the operator has to bring one."""
+        """Return whether the operator has to install a driver."""
         return self.source == "operator" and not self.driver
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the settings want: plugin configurations by name, the default among them, and so on."""
+    """The wanted settings: device plugin configurations by name, the default one, and so on."""
 
     configs: Mapping[str, Any]
     default_config: str
@@ -84,12 +86,12 @@ class Wanted:
 
     @property
     def secret_proxy(self) -> bool:
-        """Whether the proxies' addresses hold a user or a password."""
+        """Return whether the proxy URLs contain a user or a password."""
         return "@" in self.http_proxy + self.https_proxy
 
 
 def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
-    """The values that follow from what the hosts have. See host_problems for hosts that don't go together."""
+    """Return the values that follow from the hosts' state. ``host_problems`` finds hosts that can't be combined."""
     driver = any(host.wants_driver for host in hosts)
     toolkit = driver or (bool(hosts) and not any(host.toolkit for host in hosts))
     tolerations = [dict(toleration) for toleration in wanted.tolerations]
@@ -101,7 +103,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "daemonsets": {"tolerations": tolerations},
         "dcgmExporter": {
             "enabled": wanted.dcgm_exporter,
-            # The operator creates it as soon as the cluster knows ServiceMonitors.
+            # The operator creates it as soon as the cluster has ServiceMonitors.
             "serviceMonitor": {"enabled": wanted.dcgm_exporter},
         },
         "devicePlugin": {
@@ -117,13 +119,13 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
         "driver": {
             "enabled": driver,
             **({"kernelModuleType": wanted.driver_modules} if driver else {}),
-            # Without a version the chart's own counts.
+            # Without a version, the chart's default applies.
             **({"version": wanted.driver_version} if driver and wanted.driver_version else {}),
             **({"env": _proxies(wanted)} if driver and _proxies(wanted) else {}),
         },
         "gfd": {"enabled": True, "env": [digest]},
         **({"hostPaths": {"driverInstallDir": roots[0]}} if roots and not driver else {}),
-        # The geometry of MIG is a setting of the hosts, which keep it: one owner.
+        # The MIG layout is a setting of the hosts, so MIG Manager must not change it.
         "mig": {"strategy": _strategies(wanted)[0]},
         "migManager": {"enabled": False},
         "nfd": {"enabled": True},
@@ -134,7 +136,7 @@ def computed(hosts: Sequence[Host], wanted: Wanted) -> dict[str, Any]:
 
 
 def _validator_runs(hosts: Sequence[Host], wanted: Wanted) -> bool:
-    """Whether the validator's CUDA program runs on all GPUs: else no node would ever be ready."""
+    """Return whether the validator's CUDA program runs on all GPUs; otherwise nodes would never be ready."""
     return all(
         compatibility.judge(_VALIDATOR_CUDA, host.driver or wanted.driver_version or _VALIDATOR_BRANCH, device).kind
         != compatibility.UNSUPPORTED
@@ -144,7 +146,7 @@ def _validator_runs(hosts: Sequence[Host], wanted: Wanted) -> bool:
 
 
 def _proxies(wanted: Wanted) -> list[dict[str, str]]:
-    """Variables of the driver container, which fetches the kernel's headers; none for addresses with a password."""
+    """Return proxy variables of the driver container, which downloads kernel headers; none for URLs with a password."""
     found = {"HTTP_PROXY": wanted.http_proxy, "HTTPS_PROXY": wanted.https_proxy}
     if wanted.secret_proxy or not any(found.values()):
         return []
@@ -164,13 +166,13 @@ def _variable(name: str, value: str) -> dict[str, str]:
 
 
 def _text(config: Any) -> str:
-    # Ansible's own kinds of texts and mappings, which YAML does not know, become plain ones on the way.
+    # Convert Ansible's own types of texts and mappings, which YAML can't dump.
     text: str = config if isinstance(config, str) else yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=True)
     return text
 
 
 def _strategies(wanted: Wanted) -> list[str]:
-    """The MIG strategies of the configurations, V(none) alone when no GPU is cut."""
+    """Return the MIG strategies of the configurations, only ``none`` if no GPU is partitioned."""
     found = {str(_at(config, "flags.migStrategy") or "none") for config in _configs(wanted)} - {"none"}
     return sorted(found) or ["none"]
 
@@ -180,7 +182,7 @@ def _configs(wanted: Wanted) -> list[Any]:
 
 
 def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
-    """What the operator can't tell its device plugin node by node."""
+    """Yield sharing settings that the operator can't set for its device plugin per node."""
     strategies = _strategies(wanted)
     if len(strategies) > 1:
         yield Problem(
@@ -203,7 +205,7 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
 
 
 def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
-    """Hosts that lack what they should have, or that can't be served by one operator together."""
+    """Yield hosts without a driver or toolkit, and hosts that one operator can't serve together."""
     for host in hosts:
         if not host.has_driver and not host.wants_driver:
             yield Problem(
@@ -235,7 +237,7 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
             "Remove the packages nvidia-container-toolkit and nvidia-container-toolkit-base from the host, or install "
             "the driver on the hosts (nvidia_driver_source)",
         )
-    # Beside drivers below / the operator knows itself where it puts one.
+    # If all other drivers are in /, the operator finds its own driver by itself.
     roots = sorted({host.root for host in hosts if not host.wants_driver})
     if roots and roots != ["/"]:
         roots = sorted({host.root for host in hosts})
@@ -250,7 +252,7 @@ def host_problems(hosts: Sequence[Host]) -> Iterator[Problem]:
 
 
 def relation_problems(values: Values) -> Iterator[Problem]:
-    """Values that contradict each other, or what this role counts on."""
+    """Yield values that contradict each other or the settings of this role."""
     found = {name: _at(values, name) for name in ("gpuCluster.deployCR", "clusterPolicy.deployCR")}
     if found["gpuCluster.deployCR"] or found["clusterPolicy.deployCR"] is False:
         yield Problem(
@@ -288,9 +290,9 @@ def relation_problems(values: Values) -> Iterator[Problem]:
 
 
 def image_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]:
-    """Hosts for whose driver there is no image; the operator takes one distribution's image for all nodes.
+    """Yield hosts without a driver image; the operator uses one distribution's image for all nodes.
 
-    Of those that this collection supports NVIDIA builds images for Ubuntu only:
+    Of the distributions that this collection supports, NVIDIA builds images for Ubuntu only:
     https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/platform-support.html
     """
     served = [host for host in hosts if host.wants_driver and host.system]
@@ -323,7 +325,7 @@ def image_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]:
 
 
 def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]:
-    """A toolkit of the operator's where hosts have one: two owners of containerd's configuration."""
+    """Yield hosts with a toolkit if the operator installs one: both would change containerd's configuration."""
     if _at(values, "toolkit.enabled"):
         for host in hosts:
             if host.toolkit and not host.wants_driver:
@@ -338,7 +340,7 @@ def toolkit_problems(values: Values, hosts: Sequence[Host]) -> Iterator[Problem]
 
 
 def proxy_problems(values: Values, wanted: Wanted) -> Iterator[Problem]:
-    """A proxy's password that the driver container needs, and that must not stand in the ClusterPolicy."""
+    """Yield a proxy password that the driver container needs, but that must not be in the ClusterPolicy."""
     if wanted.secret_proxy and _at(values, "driver.enabled") and not _at(values, "driver.secretEnv"):
         yield Problem(
             "proxy_password_shown",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Digests of container images: which are well formed, and what a reference with its digest looks like. Pure."""
+"""Check digests of container images, and add them to references. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 
 
 def problems(digests: Mapping[Any, Any]) -> Iterator[str]:
-    """What is wrong with digests by reference, as the end of a sentence."""
+    """Yield what is wrong with digests by reference, as the end of a sentence."""
     for reference, digest in digests.items():
-        # Before an @ there may be a password, unless a digest follows.
+        # A password may precede an @, unless a digest follows.
         shown = re.sub(r".*@(?!sha256:)", "***@", str(reference))
         if not isinstance(reference, str) or not reference or "@" in reference:
             yield f"{shown!r:.120} is not an image with a tag; write it exactly as in the setting of that image"
@@ -27,15 +27,15 @@ def problems(digests: Mapping[Any, Any]) -> Iterator[str]:
 
 
 def pinned(reference: str, digests: Mapping[str, str]) -> str:
-    """The reference with its digest; one that has a digest, or whose digest is not known, stays as it is."""
+    """Return the reference with its known digest; one with a digest, or without a known one, is unchanged."""
     digest = "" if "@" in reference else digests.get(reference, "")
     return f"{reference}@{digest}" if digest else reference
 
 
 def original(reference: str, digests: Mapping[str, str]) -> str:
-    """The image of a known digest that ``reference`` names in another registry, empty if there is none.
+    """Return the image with a known digest that ``reference`` names in another registry, empty if there is none.
 
-    An entry for the reference itself, also an empty one, says what is wanted.
+    A digest for the reference itself, even an empty one, takes precedence.
     """
     if "@" in reference or reference in digests:
         return ""
@@ -44,6 +44,6 @@ def original(reference: str, digests: Mapping[str, str]) -> str:
 
 
 def _path(reference: str) -> str:
-    """The image without its registry, which has a dot or a port."""
+    """Return the image without its registry, which contains a dot or a port."""
     registry, _slash, path = reference.partition("/")
     return path if path and ("." in registry or ":" in registry) else reference

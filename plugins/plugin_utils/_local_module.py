@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs a module on the controller in the process of its task, as import_modules of ansible.netcommon does.
+"""Run a module on the controller in the process of its task, as import_modules of ansible.netcommon does.
 
-Building the module's archive, starting Python and compiling all that it imports takes half a second, more than most of
-these modules need for their work. Warnings are shown as they come, and are not in the result.
+Building the module's archive, starting Python and compiling all imports takes half a second, more than most of these
+modules need for their work. Warnings are shown immediately, and are not in the result.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MODULES = "ansible_collections.gpulab.kubernetes.plugins.modules."
 
 
 class LocalModule(Normal):  # type: ignore[misc]  # Ansible has no types.
-    """The action of a module. Whatever is not this very Python on this machine runs as usual."""
+    """The action of a module. Runs in-process only for this Python on this machine, and as usual otherwise."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         task_vars = task_vars or {}
@@ -42,7 +42,7 @@ class LocalModule(Normal):  # type: ignore[misc]  # Ansible has no types.
         try:
             return {**result, **_called(self._task.action.rpartition(".")[2], arguments)}
         except REPORTED as error:
-            # The module reports its own; the files of the controller are left.
+            # The module reports errors of its own; others are about files on the controller.
             raise AnsibleError(str(reported(error))) from error
 
     def is_here(self, task_vars: dict[str, Any]) -> bool:
@@ -54,7 +54,7 @@ class LocalModule(Normal):  # type: ignore[misc]  # Ansible has no types.
 
 
 def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The result of a module's main(). This process is a fork that ends after the task, with all its items."""
+    """Return the result of a module's main(). This process is a fork that ends after the task with all its items."""
     with tempfile.TemporaryDirectory(dir=constants.DEFAULT_LOCAL_TMP) as scratch:
         tempfile.tempdir = arguments["_ansible_tmpdir"] = scratch
         basic._ANSIBLE_ARGS = json.dumps({"ANSIBLE_MODULE_ARGS": arguments}, default=str).encode()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an NFS server exports, and to whom. Pure."""
+"""Check and compare exports of an NFS server. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _OPTION = re.compile(r"[a-z_]+(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _ANONYMOUS = re.compile(r"anon[ug]id=(.*)", re.ASCII)
 _IDENTITY = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 _LARGEST_IDENTITY = 2**32 - 2
-# How exportfs writes what it keeps apart with blanks.
+# exportfs escapes blanks this way.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 OPEN = "is not limited to known addresses. Name the nodes or their network, or set nfs_server_any_client"
-# What holds without an option, and its opposite.
+# Options that apply by default, and their opposites.
 _CONTRARY = (
     ("ro", "rw"),
     ("secure", "insecure"),
@@ -31,7 +31,7 @@ _ROOT = ("root_squash", "no_root_squash")
 
 
 def path_problems(path: Any) -> Iterator[str]:
-    """What is wrong with a directory to export, as the end of a sentence."""
+    """Yield what is wrong with a directory to export, as the end of a sentence."""
     if not _PATH.fullmatch(str(path)) or ".." in str(path).split("/"):
         yield (
             "it must be an absolute path of letters, digits, '.', '_' and '-' without a slash at the end, such as "
@@ -40,7 +40,7 @@ def path_problems(path: Any) -> Iterator[str]:
 
 
 def client_problems(clients: Iterable[Any]) -> Iterator[str]:
-    """What is wrong with the form of clients that may mount it."""
+    """Yield what is wrong with the form of clients that may mount it."""
     for client in clients:
         if _network(client) is None and not _NAME.fullmatch(str(client)):
             yield (
@@ -50,9 +50,9 @@ def client_problems(clients: Iterable[Any]) -> Iterator[str]:
 
 
 def open_clients(clients: Iterable[Any]) -> list[str]:
-    """The clients that are not limited to known addresses: names, wildcards, netgroups, and networks of all addresses.
+    """Return clients that are not limited to known addresses: names, wildcards, netgroups, networks of all addresses.
 
-    Who answers for a name is up to DNS or NIS, not to the inventory.
+    DNS or NIS, not the inventory, decides which host has a name.
     """
     return [str(client) for client in clients if not (network := _network(client)) or network.prefixlen == 0]
 
@@ -65,7 +65,7 @@ def _network(client: Any) -> ipaddress.IPv4Network | ipaddress.IPv6Network | Non
 
 
 def option_problems(options: Iterable[Any]) -> Iterator[str]:
-    """What is wrong with options of an export."""
+    """Yield what is wrong with the options of an export."""
     for option in options:
         if option in _ROOT:
             yield f"{option} can't be set here; set nfs_server_no_root_squash instead"
@@ -82,11 +82,10 @@ def _is_identity(text: str) -> bool:
     return bool(_IDENTITY.fullmatch(text)) and int(text) <= _LARGEST_IDENTITY
 
 
-def differences(etab: str, path: str, line: str) -> list[str]:
-    """How the exports of a directory in /var/lib/nfs/etab, the server's table, differ from a line of exports(5).
+def differences(etab: str, path: str, line: str = "") -> list[str]:
+    """Return how the exports of a directory in /var/lib/nfs/etab, the server's table, differ from a line of exports(5).
 
-    An empty line stands for no export. The server knows a host by its canonical name, so only the number of names can
-    be compared.
+    An empty line means no export. The server uses canonical host names, so only the number of names can be compared.
     """
     active, wanted = _clients_of(etab, path), _clients_of(line, path)
     surplus = [client for client in active if client not in wanted]
@@ -103,7 +102,7 @@ def differences(etab: str, path: str, line: str) -> list[str]:
 
 
 def _clients_of(text: str, path: str) -> dict[str, list[str]]:
-    """The clients of a directory with their options, of exports(5) or etab; lines that are neither count as none."""
+    """Return a directory's clients with their options from exports(5) or etab; invalid lines are skipped."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         fields = line.split()
@@ -125,7 +124,7 @@ def _is_host_name(client: str) -> bool:
 
 
 def _differing(active: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """The active options that contradict the wanted ones, among those that decide who may do what."""
+    """Return active options for access and identity that contradict the wanted ones."""
     found = []
     for default, other in _CONTRARY:
         if not {default, other} <= set(wanted):
@@ -138,7 +137,7 @@ def _differing(active: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def _anonymous(options: Iterable[str], kind: str) -> dict[str, int]:
-    """The options anonuid (kind u) or anongid (g) and their values; the server shows large ones as negative."""
+    """Return the options anonuid (kind u) or anongid (g) with their values; the server shows large ones as negative."""
     matches = [re.fullmatch(rf"anon{kind}id=(-?[0-9]{{1,10}})", option) for option in options]
     return {match[0]: int(match[1]) % 2**32 for match in matches if match}
 
@@ -151,9 +150,9 @@ def export(
     insecure: Sequence[str] = (),
     any_client: bool = False,
 ) -> str:
-    """The line of exports(5): to clients, and to ``insecure`` ones also from ports above 1023.
+    """Return a line of exports(5) for clients; ``insecure`` clients may also use ports above 1023.
 
-    Raises ValueError, which says what is wrong.
+    Raises ValueError with the reason.
     """
     problems = [f"nfs_server_path: {words}" for words in path_problems(path)]
     for name, listed in (("nfs_server_clients", clients), ("nfs_server_insecure_clients", insecure)):
@@ -173,7 +172,7 @@ def export(
 
 
 def clients(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
-    """The node addresses of hosts. Raises ValueError if one is not known: a node must not be locked out unnoticed."""
+    """Return the node addresses of hosts. Raises ValueError for an unknown address: no node may be locked out."""
     found = {}
     for host in hosts:
         values = hostvars[host]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which file a host's kubelet takes name servers from, for pods that use the host's: CoreDNS above all.
+"""Choose the file from which a host's kubelet reads name servers for pods that use the host's, above all CoreDNS.
 
-kubeadm decides by the host that runs init and gives every node the same (kubernetes/kubeadm#3327, #3034).
+kubeadm decides by the host that runs init, and uses the same file for all nodes (kubernetes/kubeadm#3327, #3034).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ USUAL = "/etc/resolv.conf"
 
 
 def resolv_conf(resolver: Mapping[str, Any], wanted: str, shared: str | None, finished: bool) -> str:
-    """The path for one host.
+    """Return the path for a host.
 
-    ``resolver`` is what preflight_info says, ``wanted`` the host's own setting (empty: none), ``shared`` the
-    KubeletConfiguration's of all hosts (None: none). A host that is ``finished`` keeps what its kubelet has.
+    ``resolver`` is from preflight_info, ``wanted`` the host's own setting (empty: none), ``shared`` that of the shared
+    KubeletConfiguration (None: none). A ``finished`` host keeps its kubelet's present setting.
     """
     if finished and resolver["kubelet"] is not None:
         return str(resolver["kubelet"])
@@ -30,7 +30,7 @@ def resolv_conf(resolver: Mapping[str, Any], wanted: str, shared: str | None, fi
 
 
 def usable(nameservers: Sequence[str]) -> list[str]:
-    """Those of the name servers that a pod can reach, which has a loopback interface of its own."""
+    """Return the name servers that a pod can reach: none on loopback, because a pod has its own."""
     return [server for server in nameservers if not _is_loopback(server)]
 
 

@@ -35,7 +35,7 @@ _MOST_REPORT = 64 * 1024 * 1024
 
 
 class RunError(ValueError):
-    """A run that can't start; nothing was done. ``what`` is wrong, ``where``, and what to ``do``."""
+    """A run that can't start; nothing was changed. ``what`` is wrong, ``where``, and what to ``do``."""
 
     def __init__(self, what: str, where: str, do: str) -> None:
         super().__init__(f"Error while starting the run: {what.rstrip('.')} ({where}). {do}.")
@@ -43,7 +43,7 @@ class RunError(ValueError):
 
 
 class Line(str):
-    """A text of the progress view, in one line or several; ``kind`` tells programs how to show it.
+    """A text of the progress view, of one or several lines; ``kind`` is for programs that display it.
 
     Kinds: phase, changed, message, ignored, failed, unreachable, warning, and summary (after the run).
     """
@@ -58,7 +58,7 @@ class Line(str):
 
 @dataclass(frozen=True)
 class HostProgress:
-    """What a host does now: ``done`` tasks of its phase, of ``expected`` ones (None if no earlier run tells)."""
+    """What a host does now: ``done`` of ``expected`` tasks of its phase (None without an earlier run)."""
 
     host: str
     phase: str
@@ -69,7 +69,7 @@ class HostProgress:
 
 @dataclass(frozen=True)
 class Problem:
-    """What preflight found; ``kind`` stays when words change, ``host`` is empty if it concerns the whole cluster."""
+    """A problem of preflight; ``kind`` is stable when messages change, ``host`` is empty for the whole cluster."""
 
     kind: str
     host: str
@@ -85,12 +85,12 @@ class Result:
 
     status: successful, failed, unreachable (hosts were, and nothing else failed), canceled or timeout.
     rc: the exit status of ansible-playbook; 254 if it was killed.
-    hosts: by name: done, failed, unreachable (it never answered), stopped (preflight found problems, but not on it), or
-        unfinished (the run was canceled or timed out).
+    hosts: by name: done, failed, unreachable (it never answered), stopped (preflight found problems on other hosts),
+        or unfinished (the run was canceled or timed out).
     problems: what preflight found, if that ended the run.
     report_path, report: the verification report that this run wrote, and its content; None if it wrote none.
     duration: in seconds.
-    summary: the account as plain data: seconds, phase, phases, slowest, hosts with their task counts.
+    summary: the result as plain data: seconds, phase, phases, slowest, hosts with their task counts.
     """
 
     status: str
@@ -122,7 +122,7 @@ def run(
     cancel: Callable[[], bool] | None = None,
     earlier: Mapping[str, Any] | None = None,
 ) -> Result:
-    """Run a playbook until it ends, and return how. Raises RunError if it can't start.
+    """Run a playbook to its end, and return the result. Raises RunError if it can't start.
 
     playbook: a path, or a name such as gpulab.kubernetes.site.
     inventory: a file or directory, or host names separated by commas.
@@ -140,8 +140,8 @@ def run(
         also cancels on SIGINT (Ctrl-C) and SIGTERM, and a second signal kills Ansible.
     earlier: the `Result.summary` of an earlier run, from which the expected number of tasks is taken.
 
-    If the run is stopped early, no process of it is left on this machine. An exception that one of these functions
-    raises cancels the run, and is then raised by `run`.
+    If the run is stopped early, no process of it is left on this machine. An exception raised by one of these functions
+    cancels the run, and `run` then raises it.
     """
     _require_ansible_runner()
     given, words = _inventory(inventory), os.fspath(playbook)
@@ -178,7 +178,7 @@ def run(
 
 
 class _View:
-    """The events of a run, shown as they come."""
+    """The events of a run, displayed as they arrive."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ def _require_ansible_runner() -> None:
 
 
 def _inventory(given: PathName) -> str:
-    """Return the inventory as ansible-playbook takes it. Raises RunError if there is no such file or directory."""
+    """Return the inventory as an argument of ansible-playbook. Raises RunError if the file or directory is missing."""
     text = os.fspath(given)
     with contextlib.suppress(OSError):
         if "," in text or Path(text).exists():
@@ -242,7 +242,7 @@ def _settings(scratch: Path, directory: Path, env: Mapping[str, str], contained:
     """Return ansible-runner's settings."""
     envvars = {
         "ANSIBLE_HOST_KEY_CHECKING": str(constants.HOST_KEY_CHECKING),
-        # Facts come from hosts and replace no variable.
+        # Facts come from hosts, and must not replace variables.
         "ANSIBLE_INJECT_FACT_VARS": "False",
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
         "ANSIBLE_NOCOLOR": "1",

@@ -1,7 +1,7 @@
-"""Measure what this collection promises about time, and print it as JSON.
+"""Measure the times that this collection promises, and print them as JSON.
 
-A lab of its own is made twice: for site.yml, and for the same result by hand (by_hand.sh). Nothing is cached between
-the two but the depot. Progress goes to standard error.
+The script creates a lab twice: for site.yml, and for the same cluster by hand (by_hand.sh). Only the depot is kept
+between the two. Progress goes to standard error.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ LIMITS = {
     "remote_executions_per_host": 3,
     "runner_overhead": runner.LIMIT,
 }
-# What whoever runs it sees, and waits for.
+# The output of site.yml as a user sees it, so that its cost is measured too.
 SHOWN = {"ANSIBLE_STDOUT_CALLBACK": "gpulab.kubernetes.progress"}
 T = TypeVar("T")
 
 
 def timed(what: str, action: Callable[[], T]) -> tuple[T, float]:
-    """Do something, say how long it took, and return both."""
+    """Run an action, print how long it took, and return its result with the seconds."""
     print(f"bench: {what} ...", file=sys.stderr, flush=True)
     started = time.monotonic()
     result = action()
@@ -59,14 +59,14 @@ def timed(what: str, action: Callable[[], T]) -> tuple[T, float]:
 
 
 def median(what: str, action: Callable[[], T]) -> tuple[T, float]:
-    """Do something three times, since one short run can take 15 % longer than the next; return the median seconds."""
+    """Run an action three times and return the median seconds: single short runs differ by up to 15 %."""
     runs = [timed(what, action) for _ in range(3)]
     return runs[-1][0], statistics.median(seconds for _, seconds in runs)
 
 
 @contextmanager
 def bare_lab(name: str) -> Iterator[tuple[Lab, float]]:
-    """Have bare nodes; with how many seconds they took, the depot's part (nothing to build) included."""
+    """Yield bare nodes and the seconds that they took, including a depot build that has nothing to do."""
     started = time.monotonic()
     lab_command("build")
     with running(name, SPEC) as lab:
@@ -109,7 +109,7 @@ def by_ansible() -> dict[str, object]:
 
 
 def per_role(run: Run) -> dict[str, float]:
-    """Return how many seconds passed in each role, from the start of one task to the start of the next."""
+    """Return the seconds spent in each role, from the start of one task to the start of the next."""
     seconds: dict[str, float] = {}
     tasks = [event for event in run.events if event["event"] == "task"]
     for task, following in zip(tasks, tasks[1:], strict=False):
@@ -133,7 +133,7 @@ def by_hand() -> float:
 
 
 def prepare(lab: Lab, work: Path) -> None:
-    """Write down what a person has at hand before typing the first command: addresses, versions, manifests."""
+    """Write what a person has at hand before the first command: addresses, versions, manifests."""
     inventory = Inventory.read(lab.path)
     (work / "manifests").mkdir()
     command = ["ansible-playbook", str(HERE / "render.yml"), "-i", str(lab.path), "-e", f"work={work}"]
@@ -148,7 +148,7 @@ def prepare(lab: Lab, work: Path) -> None:
 def main() -> None:
     figures: dict[str, object] = {"machine": {"cores": os.cpu_count(), "system": platform.platform()}, "limits": LIMITS}
     figures["readers"] = readers.measure()
-    # One right after the other: the speed of a machine can change by a fifth within a quarter of an hour.
+    # Directly one after the other: a machine's speed can change by a fifth within a quarter of an hour.
     hand = by_hand()
     figures.update(by_ansible())
     fleets = cast(dict[str, object], figures["fleet"])

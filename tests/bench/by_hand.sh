@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The same cluster and the same proof by hand: the bare commands, on all hosts in parallel, each as soon as it can be.
-# by_hand.sh DIRECTORY, which bench.py has filled with addresses, versions and manifests.
+# Build and verify the same cluster by hand: the plain commands, on all hosts in parallel, each as early as possible.
+# Usage: by_hand.sh DIRECTORY (bench.py has written addresses, versions and manifests into it).
 set -euo pipefail
 work=$1
 read -r control_plane <"$work/control_plane"
 mapfile -t hosts < <(cut -d' ' -f1 "$work/hosts")
 mapfile -t gpu_hosts < <(awk '$2 > 0 { print $1 }' "$work/hosts")
 
-# on HOST: runs standard input there as root, after the host's settings.
+# Usage: on HOST. Runs standard input there as root, after the host's settings.
 on() {
     local ssh
     mapfile -t ssh <"$work/ssh-$1"
@@ -97,7 +97,7 @@ if [ "$gpus" -gt 0 ]; then
     nvidia-ctk config --in-place --set nvidia-container-runtime.mode=cdi \
         --set accept-nvidia-visible-devices-envvar-when-unprivileged=false \
         --set accept-nvidia-visible-devices-as-volume-mounts=false
-    # It tried while the driver was not loaded yet, and has used up its starts.
+    # The service was started before the driver was loaded, and has reached its start limit.
     systemctl reset-failed nvidia-cdi-refresh.service
     systemctl start nvidia-cdi-refresh.service
     nvidia-smi -L

@@ -1,8 +1,8 @@
-"""What a run costs with many hosts: its host part on 20 nodes of a lab, and a second run on 100 simulated hosts.
+"""Measure runs with many hosts: the host part on 20 lab nodes, and a second run on 100 simulated hosts.
 
-The 20 nodes are bare: plan.yml reads them. Kubelets of that many nodes would use up two cores by themselves. The 100
-hosts don't exist: a connection answers each module with what a host of the small lab answered
-(plugins/connection/recordings.py), the API included. So that figure is the controller's work alone.
+The 20 nodes are bare and only read by plan.yml, because that many kubelets would keep two cores busy. The 100 hosts
+don't exist: a connection plugin (plugins/connection/recordings.py) answers each module with a recording from a small
+lab, API results included. Their figure is therefore the controller's work alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LIMITS = {"bare_nodes_ratio": 3.0, "controller_mib": 1024}
 
 
 def few(small: Inventory) -> dict[str, object]:
-    """Return seconds and MiB of a second run on a small lab, which has just been finished, and on many copies of it."""
+    """Return seconds and MiB of a second run on a small, finished lab and on many copies of it."""
     with tempfile.TemporaryDirectory(prefix="fleet-") as scratch:
         work = Path(scratch)
         seconds, _ = second_run(small.path)
@@ -47,7 +47,7 @@ def few(small: Inventory) -> dict[str, object]:
 
 
 def many(few_nodes_s: float) -> dict[str, object]:
-    """Return seconds and MiB of plan.yml on many bare nodes, and its seconds divided by ``few_nodes_s``."""
+    """Return seconds and MiB of plan.yml on many bare nodes, and the ratio of its seconds to ``few_nodes_s``."""
     with (
         tempfile.TemporaryDirectory(prefix="fleet-") as scratch,
         running("bench-fleet", specification(Path(scratch) / "fleet.yml")) as lab,
@@ -63,7 +63,7 @@ def many(few_nodes_s: float) -> dict[str, object]:
 
 
 def specification(path: Path) -> Path:
-    """Write the lab's specification of a control plane and its GPU hosts, on both Debian releases."""
+    """Write a lab spec with a control plane and GPU hosts on both Debian releases."""
     nodes: list[dict[str, object]] = [{"name": "cp1", "os": "debian12", "groups": ["control_plane"]}]
     for number in range(1, NODES):
         system = ("debian12", "debian13")[number % 2]
@@ -78,7 +78,7 @@ def second_run(inventory: Path, **environment: str) -> tuple[float, int]:
 
 
 def run(playbook: str, inventory: Path, expected: str, **environment: str) -> tuple[float, int]:
-    """Run a playbook that says what is expected; return seconds, and the most MiB that its processes had together."""
+    """Run a playbook and check its output for ``expected``; return seconds and the peak MiB of all its processes."""
     command = ["ansible-playbook", playbook, "-i", str(inventory)]
     started, peak = time.monotonic(), 0
     with tempfile.TemporaryFile("w+") as output:
@@ -104,7 +104,7 @@ def run(playbook: str, inventory: Path, expected: str, **environment: str) -> tu
 
 
 def proportional(leader: int) -> int:
-    """Return the memory of a process and its descendants in MiB, with pages that they share counted once."""
+    """Return the memory of a process and its descendants in MiB; shared pages count once."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -154,7 +154,7 @@ def simulate(lab: Inventory, work: Path) -> tuple[float, int]:
         "workers": {"hosts": {name: None for name in hosts if name.startswith("gpu")}},
     }
     inventory = work / "simulated.yml"
-    # The recording of a module is its last answer, so no file is written that would be unchanged.
+    # No kubeconfig is written on the controller: a recording only has a module's last result, which may not fit.
     common = {"ansible_connection": "recordings", "cluster_kubeconfig": ""}
     inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts, "vars": common, "children": groups}}))
     return second_run(inventory, ANSIBLE_CONNECTION_PLUGINS=str(PLUGINS / "connection"))

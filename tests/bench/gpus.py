@@ -1,4 +1,4 @@
-"""How long a node is without GPUs while its driver or its parts change, and whom a second site.yml disturbs."""
+"""Measure how long a node has no GPUs during a driver change, and how many pods a second site.yml disturbs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LAYOUT = "all-1g.5gb"
 
 
 class Watch(threading.Thread):
-    """Asks the API what pods could be given on each node, about twice a second, as long as the block lasts."""
+    """Ask the API about twice a second which resources each node offers, for as long as the block runs."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(daemon=True)
@@ -43,7 +43,7 @@ class Watch(threading.Thread):
             self._over.wait(0.3)
 
     def without(self, node: str) -> float:
-        """Return for how many seconds no GPU of a node could be given to a pod."""
+        """Return the seconds during which a node offered no GPU."""
         pairs = zip(self._samples, self._samples[1:], strict=False)
         return round(sum(after[0] - before[0] for before, after in pairs if not before[1].get(node)), 1)
 
@@ -58,7 +58,7 @@ def usable(node: dict[str, Any]) -> int:
 
 
 def disturbed(lab: Lab, cluster: Cluster, nodes: list[str]) -> int:
-    """Return how many pods, one with a GPU on each node, are not the same after another site.yml."""
+    """Return how many pods (one GPU pod per node) were replaced by another run of site.yml."""
     before = {node: identity(cluster.start_gpu_pod(f"bench-{node}", 1, node)) for node in nodes}
     play(lab.path).expect_unchanged()
     after = {node: identity(cluster.get("pod", f"bench-{node}")) for node in nodes}
@@ -73,7 +73,7 @@ def identity(pod: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def measure(lab: Lab) -> dict[str, object]:
-    """Return seconds without GPUs by change and node, and the disturbed pods; changes the lab."""
+    """Return the seconds without GPUs by change and node, and the disturbed pods. Changes the lab."""
     inventory = lab.inventory()
     cluster = Cluster.of(inventory)
     nodes = sorted(inventory.expected_gpus())

@@ -1,6 +1,6 @@
-"""Measure what reading costs, and print it as JSON: ms per read, and how the time grows with the length of garbage.
+"""Measure the readers and print JSON: ms per read, and how the time grows with the length of garbage.
 
-READERS names each reader with a function of one text. A reader may refuse a text with a DomainError.
+READERS maps each reader's name to a function of one text, which may raise a DomainError.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ READERS: list[tuple[str, Reader]] = [
     ("/proc/swaps", swap_state.active_swaps),
     ("name of a GPU", families.identify),
 ]
-# time(10 MB) / time(1 MB) of garbage, for each reader.
+# Maximum of time(10 MB) / time(1 MB) of garbage, for each reader.
 MOST_GROWTH = 15
 GPUS = (1, 8, 64)
 MEGABYTE = 1_000_000
 
-# What a reader may take for its own: bytes without meaning, and beginnings of lines that never come to their end.
+# Garbage that resembles what a reader expects: random characters, and starts of lines that never end.
 NOISE = "".join(chr(33 + (7 * number * number + 11 * number) % 94) for number in range(4001))
 GARBAGE = {
     "noise": NOISE,
@@ -79,7 +79,7 @@ GARBAGE = {
 
 
 def forms(count: int) -> dict[str, str]:
-    """Return the forms of nvidia-smi for a host with so many GPUs."""
+    """Return all forms of nvidia-smi's output for a host with this many GPUs."""
     gpus = tuple(smi_texts.Gpu(index) for index in range(count))
     fields = "count,index,uuid,name,pci.bus_id,driver_version,memory.total,memory.used,temperature.gpu,power.draw"
     return {
@@ -92,7 +92,7 @@ def forms(count: int) -> dict[str, str]:
 
 
 def seconds(read: Reader, text: str, times: int) -> float:
-    """Return the CPU time of the shortest of a few reads, which other work on the machine has disturbed least."""
+    """Return the lowest CPU time of a few reads, which is the least disturbed by other work on the machine."""
     best = float("inf")
     for _ in range(times):
         started = time.process_time()
@@ -103,7 +103,7 @@ def seconds(read: Reader, text: str, times: int) -> float:
 
 
 def per_read() -> dict[str, dict[str, float]]:
-    """Return the ms that a read of each form takes, by the number of GPUs."""
+    """Return ms per read of each form, by number of GPUs."""
     return {
         form: {str(count): round(1000 * seconds(facts.read, forms(count)[form], 5), 2) for count in GPUS}
         for form in forms(1)
@@ -111,18 +111,18 @@ def per_read() -> dict[str, dict[str, float]]:
 
 
 def growth(read: Reader, units: Iterable[str]) -> dict[str, float]:
-    """Return for the garbage with which it is worst: s for 10 MB, and how many times that of 1 MB it is."""
+    """Return the worst case over all garbage: seconds for 10 MB, and their ratio to those for 1 MB."""
     worst = {"s": 0.0, "ratio": 0.0}
     for unit in units:
         small, large = (seconds(read, (unit * (size // len(unit) + 1))[:size], 3) for size in (MEGABYTE, 10 * MEGABYTE))
-        # Below a few ms it's the machine that is measured.
+        # Times below a few ms are noise.
         ratio = large / max(small, 0.005)
         worst = {"s": max(worst["s"], round(large, 2)), "ratio": max(worst["ratio"], round(ratio, 1))}
     return worst
 
 
 def measure() -> dict[str, object]:
-    """Return all figures. ``ok``: no reader's time grows faster than it may."""
+    """Return all figures. ``ok`` tells whether every reader's time grows within its limit."""
     grown = {}
     for name, read in READERS:
         print(f"bench: {name}, garbage ...", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""What the view through ansible-runner costs: examples/provision.py against plain ansible-playbook.
+"""Measure the overhead of ansible-runner: examples/provision.py against plain ansible-playbook.
 
-Both do a second run of site.yml on the same lab, in turns, so that a machine that grows slower meets both. The ratio is
-that of the medians.
+Both repeat site.yml on the same lab in turns, so that a machine that slows down affects both. The ratio is that of the
+medians.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS = int(os.environ.get("ROUNDS", "3"))
 
 
 def measure(inventory: Path) -> dict[str, object]:
-    """Return the seconds of each way and their ratio; the inventory's cluster must be finished."""
+    """Return the seconds of each way and their ratio. The inventory's cluster must be finished."""
     script = [sys.executable, str(ROOT / "examples" / "provision.py"), "-i", str(inventory)]
     plain = ["ansible-playbook", "site.yml", "-i", str(inventory)]
     seconds: dict[str, list[float]] = {"plain": [], "runner": []}

@@ -1,4 +1,4 @@
-"""How much faster two nodes train than one, and the all-reduce's bandwidth, on a lab that is up."""
+"""Measure the speedup of two training nodes over one, and the all-reduce bandwidth, on a running lab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.lab import Lab, lab_command
 from support.play import play
 
-# Enough work in each step for the averaging of gradients not to be all of it.
+# Enough work per step that averaging the gradients does not dominate.
 ARGUMENTS = ["--epochs", "4", "--width", "256", "--batch", "1024"]
 ROUNDS = 3
 

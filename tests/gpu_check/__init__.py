@@ -1,1 +1,1 @@
-"""Compares what the collection claims about GPUs with the GPUs of this machine. Changes nothing on it."""
+"""Compare what the collection reports about GPUs with the GPUs of this machine, without changing anything on it."""

@@ -1,4 +1,4 @@
-"""Writes the report and the archive of raw outputs, without what identifies a machine or its owner."""
+"""Write the report and the archive of raw outputs without anything that identifies a machine or its owner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPORT, ARCHIVE = "gpu-check.json", "gpu-check-raw.tar.gz"
 
 
 def require_writable(directory: Path) -> None:
-    """Raise CheckError if the files can't be written in a directory, before any time is spent."""
+    """Raise CheckError before any work if the files can't be written into the directory."""
     for name in (REPORT, ARCHIVE):
         if (directory / name).is_dir():
             raise CheckError(f"{directory / name} is a directory. Use another directory (--out).")
@@ -29,7 +29,7 @@ def require_writable(directory: Path) -> None:
 
 
 def write(directory: Path, report: Mapping[str, Any], raw: Path, names: Mapping[str, str]) -> None:
-    """Write both files into ``directory``. ``names`` maps what else must not be in them to its replacement."""
+    """Write both files into ``directory``. ``names`` maps further identifying texts to their replacements."""
     texts = {file.name: file.read_text(errors="replace") for file in sorted(raw.iterdir())}
     values = {name: json.loads(text) for name, text in texts.items() if name.endswith(".json")}
     values[REPORT] = json.loads(json.dumps(report, default=_plain))
@@ -52,7 +52,7 @@ def _plain(value: Any) -> Any:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole, or not at all. Raises CheckError."""
+    """Write a file atomically. Raises CheckError."""
     work = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         work.write_bytes(content)

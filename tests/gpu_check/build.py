@@ -1,6 +1,7 @@
-"""Packs the kit of gpu-check: the collection, Python packages, programs, and a root file system for a container.
+"""Build the kit of gpu-check: the collection, Python packages, programs, and a root file system for a container.
 
-Usage: python -m gpu_check.build ARCHIVE. The archive has one directory, gpu-check, which stays in .cache/gpu-kit, too.
+Usage: python -m gpu_check.build ARCHIVE. The archive has one directory, gpu-check, which is also kept in
+.cache/gpu-kit.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from lab.nodes.errors import LabError
 ROOT = paths.REPOSITORY
 KIT = ROOT / ".cache" / "gpu-kit" / "gpu-check"
 _HERE = Path(__file__).resolve().parent
-# ansible-core for each Python, as in requirements.txt; the last one of 2.19 still runs on Python 3.11.
+# ansible-core for each Python, as in requirements.txt; the last release of 2.19 still supports Python 3.11.
 _ANSIBLE = {"3.11": "ansible-core==2.19.*"} | dict.fromkeys(("3.12", "3.13", "3.14"), "ansible-core==2.21.*")
 _NVML = f"nvidia-ml-py=={metadata.version('nvidia-ml-py')}"
-# glibc of the oldest distribution that the collection supports, and older.
+# The glibc of the oldest supported distribution, and older ones.
 _PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64", "manylinux_2_28_x86_64", "manylinux_2_34_x86_64")
 _CONTAINERD = next(iter(versions.RUNC))
 _MOST_MB = 50
 _COMPILERS = ("gcc", "libc6-dev", "libseccomp-dev", "binutils")
-# Of the collection, what its modules are run with.
+# The parts of the collection that are needed to run its modules.
 _COLLECTION = ("plugins", "meta", "MANIFEST.json", "FILES.json")
 
 
@@ -57,7 +58,7 @@ def main() -> None:
 
 
 def build() -> None:
-    """Fill the directory of the kit."""
+    """Fill the kit's directory."""
     shutil.rmtree(KIT, ignore_errors=True)
     KIT.mkdir(parents=True)
     wheels = _wheels(KIT / "wheels")
@@ -83,7 +84,7 @@ def build() -> None:
 
 
 def _require_packages() -> None:
-    """Install what the programs are compiled with, or say what is missing. Raises DepotError."""
+    """Install the compilers that are missing, or raise DepotError with their names if that needs root."""
     absent = [package for package in system.missing_packages() if package in _COMPILERS]
     if absent and os.geteuid() != 0:
         raise DepotError(
@@ -94,7 +95,7 @@ def _require_packages() -> None:
 
 
 def pack(archive: Path) -> None:
-    """Write the kit's directory into an archive, whole or not at all."""
+    """Write the kit's directory into an archive, atomically."""
     with tempfile.TemporaryDirectory(dir=archive.resolve().parent) as work:
         new = Path(work, archive.name)
         with tarfile.open(new, "w:gz", compresslevel=6) as packed:
@@ -103,7 +104,7 @@ def pack(archive: Path) -> None:
 
 
 def _wheels(directory: Path) -> dict[str, list[str]]:
-    """Download packages for each Python, and return the names of the files that each needs."""
+    """Download packages for each Python, and return the file names that each Python needs."""
     directory.mkdir()
     needed = {}
     for version, ansible in _ANSIBLE.items():
@@ -140,7 +141,7 @@ def _root_file_system(archive: Path, programs: Path) -> None:
 
 
 def _collection() -> None:
-    """Build the collection and unpack it, as ansible-galaxy installs it, without its guides, pictures and tests."""
+    """Build the collection and unpack it as ansible-galaxy installs it, without guides, pictures and tests."""
     with tempfile.TemporaryDirectory() as work:
         argv = [sys.executable, "-m", "ansible", "galaxy", "collection", "build", "--output-path", work, ROOT]
         tools.run(argv, doing="building the collection", log="gpu-kit")

@@ -1,4 +1,4 @@
-"""The names of GPUs and MIG devices in a CDI specification: 0 is a GPU, 0:1 a MIG device of it."""
+"""Names of GPUs and MIG devices in a CDI specification: 0 is a GPU, 0:1 one of its MIG devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def devices(names: Iterable[str]) -> list[str]:
 
 
 def expected_devices(facts: Facts) -> list[str]:
-    """Return the names that a specification must have: GPUs, and instead of a GPU in MIG mode its MIG devices."""
+    """Return the names that a specification must contain: GPUs, or the MIG devices of a GPU in MIG mode."""
     names = []
     for index, gpu in enumerate(facts.gpus):
         own = [f"{index}:{device['index']}" for device in gpu["mig.devices"]]

@@ -1,4 +1,4 @@
-"""Generates a CDI specification with NVIDIA's toolkit and starts containers with runc: one with a GPU, one without."""
+"""Generate a CDI specification with NVIDIA's toolkit, and start containers with and without a GPU in runc."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpu_check.programs import UUID
 from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
 _TIMEOUT = 30
-# Prints what a container sees, in lines that visible() reads.
+# Print what a container sees, in the format that visible() reads.
 _PROBE = (
     'for node in /dev/nvidia[0-9]*; do if [ -e "$node" ]; then echo "node $node"; fi; done; '
     "if command -v nvidia-smi >/dev/null; then nvidia-smi -L; fi; "
@@ -36,7 +36,7 @@ spec-dirs = ["{specifications}"]
 
 
 class Containers:
-    """Containers below ``work``, with the programs in ``programs``. The machine's own toolkit is not used."""
+    """Containers below ``work`` with the toolkit and runc from ``programs``, not the machine's own toolkit."""
 
     def __init__(
         self, programs: Path, work: Path, environment: Mapping[str, str], remaining: Callable[[], float]
@@ -56,17 +56,17 @@ class Containers:
         command = ["nvidia-ctk", "cdi", "generate", "--mode=nvml", f"--output={self.specification}"]
         command.append(f"--nvidia-cdi-hook-path={self._programs / 'nvidia-cdi-hook'}")
         if library and not is_standard(library):
-            # It works in this mode, too, although its help names another one.
+            # This mode supports the option, although its help names another one.
             command.append(f"--library-search-path={Path(library).parent}")
         status, text = self._run(command)
         (self._work / "raw" / "nvidia-ctk.txt").write_text(text)
         if status or not self.specification.is_file():
-            # Its log is in lines of key="value".
+            # The log consists of key="value" pairs.
             words = re.findall(r'msg="((?:[^"\\]|\\.)*)"', text) or [last_line(text)]
             raise NotRunError(f"nvidia-ctk cdi generate ended with {status}: {words[-1][:300]}")
 
     def compare_with_files(self, part: Part, facts: Facts) -> None:
-        """Compare the specification with the GPUs, the device nodes and the files of this machine."""
+        """Compare the specification with the GPUs, device nodes and files of this machine."""
         import yaml
 
         where = "CDI specification"
@@ -84,10 +84,11 @@ class Containers:
         part.compare(where, f"libraries of driver {facts.driver_version}", listed, True)
 
     def check_isolation(self, part: Part, image: Path, facts: Facts, simulated: bool) -> None:
-        """Start containers without a GPU, then one with each GPU. Raises NotRunError if runc can't start any."""
+        """Start one container without a GPU and one with each GPU. Raises NotRunError if runc can't start any."""
         rootfs = self._work / "rootfs"
         with tarfile.open(image) as archive:
-            # Python 3.11 has filters from 3.11.4 on, and later versions ask for one. The archive is the kit's own.
+            # Extraction filters exist since Python 3.11.4, and later versions warn without one. The kit's archive is
+            # trusted.
             if hasattr(tarfile, "tar_filter"):
                 archive.extraction_filter = tarfile.tar_filter
             archive.extractall(rootfs)
@@ -108,12 +109,12 @@ class Containers:
             if simulated:
                 part.unavailable.append(f"{where}: a kernel (the GPU is simulated)")
             else:
-                # Without libcuda in the container, the program would add on the CPU.
+                # Without libcuda in the container, the program would compute on the CPU.
                 computed = "vectorAdd ended with 0" in output and "[simulated]" not in output
                 part.check(where, "vectorAdd", computed, last_line(output.partition("vectorAdd ended")[0]), "Done")
 
     def _container(self, name: str, rootfs: Path, command: list[str], variables: Mapping[str, str]) -> str:
-        """Run a command in a container and return what it printed. ``variables`` ask for GPUs."""
+        """Run a command in a container and return its output. ``variables`` request GPUs."""
         bundle = self._work / "bundles" / name
         bundle.mkdir(parents=True)
         self._check(["runc", "spec", "--bundle", str(bundle)])
@@ -157,7 +158,7 @@ class Containers:
             raise NotRunError(f"runc can't start a container here: {last_line(text)}")
 
     def _run(self, command: list[str], output: IO[bytes] | None = None) -> tuple[int, str]:
-        """Run one of the kit's programs and return its exit status and what it printed."""
+        """Run one of the kit's programs and return its exit status and output."""
         program = str(self._programs / command[0])
         done = run([program, *command[1:]], self._environment, min(_TIMEOUT, self._remaining()), output)
         return done.returncode, done.stdout or done.stderr

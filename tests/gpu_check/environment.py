@@ -1,4 +1,4 @@
-"""The environments in which programs run: what would change which GPUs they get is left out."""
+"""Environments for programs, without the variables that change which GPUs a program gets."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ _STANDARD = ("/usr/lib/x86_64-linux-gnu/", "/lib/x86_64-linux-gnu/", "/usr/lib64
 
 
 def clean(work: Path) -> dict[str, str]:
-    """Return the environment of programs that use GPUs. What they write to a home directory goes to ``work``."""
+    """Return the environment of programs that use GPUs. Files for the home directory go to ``work``."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_DROPPED)}
     path = kept.get("PATH") or "/usr/local/bin:/usr/bin:/bin"
     own = {"PATH": f"{path}:/usr/local/nvidia/bin:/usr/sbin:/sbin", "HOME": str(work), "TMPDIR": str(work)}
-    # Packages that the user installed for themselves stay in reach of Python.
+    # Python still finds packages that users installed for themselves.
     return {"PYTHONUSERBASE": str(Path("~/.local").expanduser()), **kept, **own}
 
 
 def for_ansible(base: dict[str, str], site: Path, kit: Path, work: Path) -> dict[str, str]:
-    """Return the environment of Ansible, with the packages and the programs of the kit and nothing of the user's."""
+    """Return Ansible's environment, with the kit's packages and programs and without any user settings."""
     (work / "ansible.cfg").touch()
     return {
         **base,
@@ -37,7 +37,7 @@ def for_ansible(base: dict[str, str], site: Path, kit: Path, work: Path) -> dict
 
 
 def is_standard(library: str) -> bool:
-    """Return whether a library is where distributions have it."""
+    """Return whether a library is in a directory that distributions use."""
     return library.startswith(_STANDARD)
 
 

@@ -1,4 +1,4 @@
-"""Captures every form of nvidia-smi's output that the collection reads, and compares what it reads with NVML."""
+"""Capture every form of nvidia-smi's output that the collection reads, and compare the parsed values with NVML."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _TABLE = (
     *("temperature_c", "power_draw_w", "power_limit_w", "utilization_gpu_pct", "mig.current", "ecc.current"),
     *("processes", "problems", "mig.devices"),
 )
-# Allowed deviation of a value from what NVML read before and after: absolute, and as a share. All but the memory's
-# size and the limit, which are rounded, change by themselves.
+# Allowed difference between a value and NVML's value before and after: absolute, and relative. All but the memory size
+# and the power limit, which are rounded, change by themselves.
 _BOUNDS = {
     "temperature_c": (4, 0.0),
     "power_draw_w": (25, 0.25),
@@ -40,10 +40,10 @@ _CHANGING = ("temperature_c", "power_draw_w", "memory_used_mib", "processes")
 
 @dataclass(frozen=True)
 class Form:
-    """One form. ``minimum`` is how many values are compared at least, for each GPU if the form is about GPUs.
+    """One form. ``minimum`` is the minimum number of compared values, per GPU if the form describes GPUs.
 
-    ``heading`` names values of the host, ``gpu`` values of each GPU. ``optional`` forms don't exist in every
-    version, or depend on the platform.
+    ``heading`` names values of the host, ``gpu`` values of each GPU. ``optional`` forms don't exist in every version or
+    on every platform.
     """
 
     arguments: tuple[str, ...]
@@ -53,7 +53,7 @@ class Form:
     optional: bool = False
 
 
-# Consumer GPUs often have no ECC mode, and some report no power limit, so the minimum is below what most GPUs have.
+# Consumer GPUs often have no ECC mode, and some report no power limit, so the minimum is lower than for most GPUs.
 FORMS: dict[str, Form] = {
     "-L": Form(("-L",), 3, (), ("index", "uuid", "name", "mig.devices")),
     "table": Form((), 9, ("driver_version", "cuda_version"), _TABLE),
@@ -62,14 +62,14 @@ FORMS: dict[str, Form] = {
     "csv": Form(("--query-gpu",), 11, ("driver_version", "count"), tuple(n for n in _GPU if n not in _NOT_IN_CSV)),
     "topo -m": Form(("topo", "-m"), 1, optional=True),
     "--version": Form(("--version",), 1, ("driver_version", "cuda_version"), optional=True),
-    # What is asked before MIG is changed.
+    # Queried before MIG is changed.
     "csv for MIG": Form(("--query-gpu", "--format=csv,noheader,nounits"), 3),
     "mig -lgip": Form(("mig", "-lgip"), 0, optional=True),
     "mig -lgipp": Form(("mig", "-lgipp"), 0, optional=True),
     "mig -lgi": Form(("mig", "-lgi"), 0, optional=True),
     "mig -lci": Form(("mig", "-lci"), 0, optional=True),
 }
-# The column of each value that drivers may lack a column for, or a value.
+# CSV columns of values that some drivers don't provide.
 _COLUMNS = {
     "mig.current": "mig.mode.current",
     "mig.pending": "mig.mode.pending",
@@ -78,14 +78,14 @@ _COLUMNS = {
     "fabric.status": "fabric.status",
 }
 _MIG_ROW = r"^\|\s+{}\s+MIG "
-# topo -m cuts a list of CPUs off after so many ranges.
+# nvidia-smi topo -m truncates a CPU list after this many ranges.
 _MOST_RANGES = 6
 _TIMEOUT = 20
 
 
 @dataclass(frozen=True)
 class Output:
-    """What nvidia-smi printed in one form, and its exit status."""
+    """Output of nvidia-smi in one form, and its exit status."""
 
     text: str
     status: int
@@ -93,7 +93,7 @@ class Output:
 
 def capture(program: str, environment: Mapping[str, str], remaining: Callable[[], float]) -> dict[str, Output]:
     """Return the output of every form. Raises NotRunError if nvidia-smi can't be run."""
-    # The client knows the fields of the CSV.
+    # The collection's NvidiaSmi class knows the fields of the CSV query.
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import Result
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._mig.profiles import QUERY
     from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.facts import NvidiaSmi
@@ -119,7 +119,7 @@ def capture(program: str, environment: Mapping[str, str], remaining: Callable[[]
 
 
 def compare(part: Part, outputs: Mapping[str, Output], before: Facts, after: Facts) -> None:
-    """Compare what the readers get from each form with what NVML read before and after, and note it in ``part``."""
+    """Compare the values read from each form with NVML's values before and after, and note differences in ``part``."""
     for name, form in FORMS.items():
         output = outputs[name]
         if output.status and form.optional and not name.startswith("mig"):
@@ -129,7 +129,7 @@ def compare(part: Part, outputs: Mapping[str, Output], before: Facts, after: Fac
             part.compare(name, "exit status", output.status, 0)
         try:
             _compare_form(part, name, {key: each.text for key, each in outputs.items()}, before, after)
-        except Exception as error:  # Readers never raise, so an exception is a difference.
+        except Exception as error:  # Readers must not raise, so an exception is a difference.
             part.differ(name, "reading", f"{type(error).__name__}: {error}", "no exception")
         least = form.minimum * (len(before.gpus) if form.gpu else 1)
         if part.compared.get(name, 0) < least:
@@ -137,7 +137,7 @@ def compare(part: Part, outputs: Mapping[str, Output], before: Facts, after: Fac
 
 
 def may_be_passing(part: Part) -> bool:
-    """Return whether all differences are in values that change, so that another capture may agree."""
+    """Return whether only values that change by themselves differ, so that another capture may agree."""
     return bool(part.differences) and all(each.field.startswith(_CHANGING) for each in part.differences)
 
 
@@ -164,13 +164,13 @@ def _compare_form(part: Part, name: str, texts: Mapping[str, str], before: Facts
         compare_gpus(part, name, found, before, after, _lacking(texts[name], before) if name == "csv" else {})
         part.compare(name, "complete", reading.complete, True)
         if name == "table":
-            # A name is shortened by nvidia-smi, or not at all.
+            # Only nvidia-smi itself may truncate a name.
             for number, gpu in enumerate(reading.gpus):
                 part.check(name, f"name of GPU {number}", str(gpu["name"]) in texts[name], gpu["name"], "a name in it")
 
 
 def _lacking(text: str, facts: Facts) -> dict[int, set[str]]:
-    """Return the values that a CSV has no column or no value for, by GPU. Cells without a value are in brackets."""
+    """Return the values without a CSV column or value, by GPU. Cells without a value are in brackets."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     lacking = {}
     for index, gpu in enumerate(facts.gpus):
@@ -191,8 +191,8 @@ def compare_gpus(
 ) -> None:
     """Compare the values of a host, in the shape of nvidia_smi_info, with NVML's.
 
-    ``where`` is a key of FORMS, or the name of a module, which has the values of C(-q -x). ``lacking`` names values
-    that nvidia-smi itself does not have in this form, by GPU.
+    ``where`` is a key of FORMS, or the name of a module, which has the values of -q -x. ``lacking`` names the values,
+    by GPU, that nvidia-smi itself does not print in this form.
     """
     form = FORMS.get(where, FORMS["-q -x"])
     reference = {"driver_version": before.driver_version, "cuda_version": before.cuda_version}
@@ -225,7 +225,7 @@ def _compare_value(part: Part, where: str, number: int, name: str, value: Any, b
     first, last = before.gpus[number][name], after.gpus[number][name]
     label = f"{name} of GPU {number}"
     if name == "power_limit_w":
-        # Depending on its version, nvidia-smi prints the limit that was set, or the one that is in force.
+        # Depending on its version, nvidia-smi prints the requested limit or the enforced one.
         limits = (first, before.gpus[number].get("enforced_power_limit_w", first))
         part.check(where, label, any(_within(value, one, one, *_BOUNDS[name]) for one in limits), value, first)
     elif name in _BOUNDS:
@@ -248,7 +248,7 @@ def _within(value: Any, first: float, last: float, absolute: float, share: float
 
 
 def _is_shortened(value: Any, name: str) -> bool:
-    """Return whether a name in the table is the name of the GPU, which older versions cut off with dots."""
+    """Return whether a name in the table is the GPU's name, which older versions truncate with dots."""
     text = str(value)
     return text == name or (text.endswith("...") and name.startswith(text[:-3].rstrip()) and len(text) > 10)
 
@@ -256,7 +256,7 @@ def _is_shortened(value: Any, name: str) -> bool:
 def _compare_mig_devices(
     part: Part, where: str, number: int, gpu: Mapping[str, Any], reference: Mapping[str, Any]
 ) -> None:
-    """Compare the MIG devices of a GPU in their order. Only -L has the profiles, and the UUIDs with every driver."""
+    """Compare the MIG devices of a GPU in order. Only -L always has the profiles and, for every driver, the UUIDs."""
     keys = {"-L": ("uuid", "profile"), "nvidia_smi_info": ("uuid", "profile", "gi", "ci", "memory_total_mib")}.get(
         where, ("gi", "ci", "memory_total_mib")
     )
@@ -305,7 +305,7 @@ def _compare_placements(
     listed: Mapping[int, Sequence[tuple[str, int, int]]],
     facts: Facts,
 ) -> None:
-    """Compare where the instances of each profile can be, for GPUs whose profiles nvidia-smi lists."""
+    """Compare the possible placements of each profile, for GPUs whose profiles nvidia-smi lists."""
     for index, expected in facts.placements.items():
         if expected and listed.get(index):
             known = {number: (tuple(sorted(starts)), size) for number, (starts, size) in found.get(index, {}).items()}
@@ -329,7 +329,7 @@ def _compare_csv_for_mig(part: Part, where: str, found: Sequence[Any], facts: Fa
 def _compare_instances(
     part: Part, texts: Mapping[str, str], parse: Callable[[str, str], Sequence[Any]], facts: Facts
 ) -> None:
-    """Compare the GPU instances that hold MIG devices. There may be others, which NVML lists no device of."""
+    """Compare the GPU instances that contain MIG devices. NVML does not list instances without a device."""
     found = parse(texts["mig -lgi"], texts["mig -lci"])
     for index, expected in facts.instances.items():
         mine = [instance for instance in found if instance.gpu == index]

@@ -1,4 +1,4 @@
-"""The unpacked kit: whether it is complete, and the Python packages in it."""
+"""The unpacked kit: its integrity, and its Python packages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Kit:
             self.version = str(manifest["version"])
         except (OSError, ValueError, TypeError, KeyError) as error:
             raise _incomplete(root, f"{MANIFEST} can't be read ({type(error).__name__})") from None
-        # Source files that were edited: whoever reads the report has to know.
+        # Source files that were edited; the report must mention them.
         self.edited: list[str] = []
         if platform.machine() != "x86_64":
             raise CheckError(f"This kit is for x86_64; this machine is {platform.machine()}.")

@@ -1,4 +1,4 @@
-"""Reads facts about GPUs directly from /proc, /sys, /dev, dpkg and apt: a second reference."""
+"""Read facts about GPUs directly from /proc, /sys, /dev, dpkg and apt, as a second reference."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MAJOR = re.compile(r"^\s*(\d+) nvidia(?:-frontend)?$", re.MULTILINE)
 
 @dataclass
 class Machine:
-    """``pci`` maps the address of a GPU to (device id, class, driver); None if /sys doesn't have it.
+    """``pci`` maps the address of a GPU to (device id, class, driver), or is None if /sys does not show it.
 
-    ``minors`` maps an address to its device minor, ``kind`` is open or proprietary, both from the driver's own files.
-    ``origin`` says where the package that the NVML library belongs to comes from: nvidia, distribution, empty if it
-    belongs to none, None if it can't be determined.
+    ``minors`` maps an address to its device minor; ``kind`` is open or proprietary; both are read from the driver's
+    files. ``origin`` is the origin of the package with the NVML library: nvidia, distribution, empty if no package owns
+    the library, or None if unknown.
     """
 
     pci: dict[str, tuple[str, str, str]] | None = None
@@ -35,11 +35,11 @@ class Machine:
 
 
 def read(library: str) -> Machine:
-    """Return what the machine says. ``library`` is the path of the loaded NVML library, or empty."""
+    """Return the facts of the machine. ``library`` is the path of the loaded NVML library, or empty."""
     found = Machine(uninstaller=Path("/usr/bin/nvidia-uninstall").exists())
     if _PCI.is_dir():
         devices = {device.name: _device(device) for device in sorted(_PCI.iterdir())}
-        # Some container platforms show a bus without the GPUs that they pass through.
+        # Some container platforms show a PCI bus without the GPUs that they pass through.
         found.pci = {name: device for name, device in devices.items() if device} or None
     version = _text(_DRIVER / "version")
     words = version.splitlines()[0].split() if version else []
@@ -60,7 +60,7 @@ def read(library: str) -> Machine:
 
 
 def node_problem(minor: int, major: int | None) -> str:
-    """Return what is wrong with the device node of a GPU, empty if nothing is."""
+    """Return what is wrong with the device node of a GPU, or an empty string."""
     node = Path(f"/dev/nvidia{minor}")
     try:
         status = node.stat()
@@ -73,7 +73,7 @@ def node_problem(minor: int, major: int | None) -> str:
 
 
 def _device(device: Path) -> tuple[str, str, str] | None:
-    """Return (device id, class, driver) of one of NVIDIA's display devices, None for any other device."""
+    """Return (device id, class, driver) of an NVIDIA display device, or None for any other device."""
     kind = _text(device / "class").strip()
     if _text(device / "vendor").strip() != "0x10de" or not kind.startswith("0x03") or (device / "physfn").exists():
         return None
@@ -82,7 +82,7 @@ def _device(device: Path) -> tuple[str, str, str] | None:
 
 
 def _origin(library: str) -> str | None:
-    """Return the origin of a file, by its package's maintainer and by apt's sources of the installed version."""
+    """Return the origin of a file, from its package's maintainer and apt's sources of the installed version."""
     if not library or not shutil.which("dpkg-query"):
         return None
     path = Path(library)
@@ -94,7 +94,7 @@ def _origin(library: str) -> str | None:
             sources = re.split(r"\n {0,5}\S", installed)[0]
             if "nvidia.com" in maintainer or "/cuda/repos/" in sources:
                 return "nvidia"
-            # Without package lists, apt knows of no source, and Ubuntu's maintainers stand for NVIDIA's packages, too.
+            # Without package lists, apt knows no source. Ubuntu's maintainers also appear in NVIDIA's packages.
             return "distribution" if re.search("https?://|file:", sources) else None
     return ""
 

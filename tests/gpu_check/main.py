@@ -1,4 +1,4 @@
-"""The command gpu-check: its parts in order, its table, its report and its archive."""
+"""The command gpu-check: runs its parts in order and writes its table, report and archive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gpu_check.nvml import Facts, Nvml
 from gpu_check.programs import Programs, Torch, in_use
 from gpu_check.result import CheckError, NotRunError, Part
 
-# Seconds for the whole run. A part that would begin later is not run, and a program that takes longer is ended.
+# Seconds for the whole run. Parts that would start later are skipped, and programs that run longer are terminated.
 _LIMIT = 170
 _ROOT = Path(__file__).resolve().parent.parent
 _CLOSING = {
@@ -41,7 +41,7 @@ _CLOSING = {
 
 
 class Parser(argparse.ArgumentParser):
-    """Exits with the status of a check that could not run: argparse's own 2 means that there is no GPU."""
+    """Exit with the status of a check that could not run; argparse's own status 2 means here that there is no GPU."""
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
@@ -86,7 +86,7 @@ class Check:
         self._library = ("", "")
         self._has_topology = False
         self._torch: Torch | None = None
-        # Only this process and Ansible get the packages of the kit: PyTorch gets the machine's own.
+        # Only this process and Ansible use the kit's packages: PyTorch uses the machine's own.
         self._site = kit.unpack(work)
         sys.path[:0] = [str(self._site), str(kit.root)]
         importlib.invalidate_caches()
@@ -106,7 +106,7 @@ class Check:
             containers = Containers(self._kit.programs, self._work, self._environment, self._remaining)
             programs = Programs(self._environment, self._raw, self._remaining)
             self._part("readers", lambda part: self._readers(part, nvml))
-            # Before the specification: the first program that uses CUDA may create a device node that it lists.
+            # Before the specification: the first CUDA program may create a device node that the specification lists.
             self._part("kernel", lambda part: self._kernel(part, nvml, programs))
             self._part("readers in use", lambda part: self._readers_in_use(part, nvml, programs))
             self._part("CDI specification", lambda part: self._specification(part, containers))
@@ -161,7 +161,7 @@ class Check:
         self._has_topology = outputs["topo -m"].status == 0
 
     def _readers_in_use(self, part: Part, nvml: Nvml, programs: Programs) -> None:
-        """Compare again while every GPU is in use: processes, used memory and utilization are otherwise empty."""
+        """Compare again while every GPU is in use: otherwise processes, used memory and utilization are empty."""
         if any(part.name == "kernel" and part.state != result.AGREES for part in self.parts):
             raise NotRunError("the kernel did not run")
         self._require_no_mig()
@@ -224,7 +224,7 @@ class Check:
         (self._raw / name).write_text(json.dumps(value, indent=1, default=str))
 
     def report(self) -> dict[str, Any]:
-        """Return the report that archive.REPORT has, with a ``schema`` that changes when a key changes its meaning."""
+        """Return the content of archive.REPORT; ``schema`` changes when a key changes its meaning."""
         return {
             "schema": 1,
             "version": self._kit.version,
@@ -255,7 +255,7 @@ class Check:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    # Ended by a signal, it still removes what it made and ends what it started.
+    # Clean up files and child processes when terminated by a signal.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda ended, _frame: sys.exit(128 + ended))
     for stream in (sys.stdout, sys.stderr):
@@ -267,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         archive.require_writable(options.out)
         require_space(Path(tempfile.gettempdir()))
         with tempfile.TemporaryDirectory(prefix="gpu-check-") as directory:
-            # The present directory may be gone.
+            # The current directory may have been deleted.
             os.chdir(directory)
             check = Check(kit, Path(directory), options)
             check.run()
@@ -283,7 +283,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         remedy = f" Free some space in {tempfile.gettempdir()}, or set TMPDIR." if error.errno == errno.ENOSPC else ""
         sys.stderr.write(f"gpu-check: {error}.{remedy}\n")
         return result.STATUS_NOT_RUN
-    except Exception as error:  # A traceback would end with the status of a difference.
+    except Exception as error:  # An unhandled exception would exit with the status of a difference.
         sys.stderr.write(f"gpu-check: unexpected {type(error).__name__}: {error}. Report this.\n")
         return result.STATUS_NOT_RUN
     except KeyboardInterrupt:
@@ -314,5 +314,5 @@ def _print(text: str, end: str = "\n") -> None:
         sys.stdout.write(text + end)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough; the report is still written.
+        # The reader has closed the pipe; still write the report.
         sys.stdout = io.StringIO()

@@ -1,4 +1,4 @@
-"""Runs the collection's modules as Ansible runs them, and compares what they return with NVML, /proc and /sys."""
+"""Run the collection's modules through Ansible, and compare their results with NVML, /proc and /sys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpu_check.process import run
 from gpu_check.result import NotRunError, Part, in_mig_mode, last_line
 
 _TIMEOUT = 60
-# The fewest values of each module that are compared, or named as not available on this machine.
+# Minimum number of values that are compared per module, or reported as unavailable on this machine.
 _MINIMUM = {"nvidia_smi_info": 14, "gpu_host_info": 3, "preflight_info": 4}
 _COMPARED = {
     "nvidia_smi_info": ("state", "message", "driver_version", "cuda_version", "count", "gpus", "topology"),
@@ -38,8 +38,8 @@ def results(
 ) -> dict[str, Any]:
     """Run the modules in check mode and return the result of each.
 
-    ``specification`` is a CDI specification to check, None to leave it out. Modules that need a program that this
-    machine lacks are left out, and named in ``part``. Raises NotRunError if Ansible fails.
+    ``specification`` is a CDI specification to check, or None to omit it. Modules that need a missing program are
+    omitted and named in ``part``. Raises NotRunError if Ansible fails.
     """
     arguments = dict(_MODULES)
     for module, program in (("nvidia_smi_info", "nvidia-smi"), ("preflight_info", "ip")):
@@ -60,14 +60,14 @@ def results(
             f"gpulab.kubernetes.{name}": parameters,
             "register": f"result_{name}",
             "check_mode": True,
-            # A failure is a difference, not the end.
+            # A module that fails counts as a difference and does not end the play.
             "ignore_errors": True,
         }
         for name, parameters in arguments.items()
     ]
     known = "{{ {" + ", ".join(f"'{name}': result_{name}" for name in arguments) + "} | to_json }}"
     tasks.append({"name": "Write the results", "ansible.builtin.copy": {"content": known, "dest": str(file)}})
-    # JSON is YAML, too.
+    # JSON is valid YAML.
     (work / "modules.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
     inventory = f"localhost ansible_connection=local ansible_python_interpreter={sys.executable}\n"
     (work / "modules.ini").write_text(inventory)
@@ -76,7 +76,7 @@ def results(
     (work / "raw" / "ansible.txt").write_text(done.stdout + done.stderr)
     if not file.is_file():
         raise NotRunError(f"Ansible ended with {done.returncode}: {last_line(done.stderr or done.stdout)}")
-    # Only what is compared is kept: the modules read much more about the host.
+    # Keep only what is compared: the modules read much more about the host.
     returned = json.loads(file.read_text())
     return {
         name: {key: value for key, value in result.items() if key in ("failed", "msg", *_COMPARED[name])}
@@ -93,7 +93,7 @@ def compare(
     library: tuple[str, str],
     has_topology: bool,
 ) -> None:
-    """Compare the ``results`` of the modules, and note it in ``part``.
+    """Compare the modules' ``results``, and note differences in ``part``.
 
     ``library`` is the path and version of the loaded NVML library; ``has_topology`` tells whether nvidia-smi could read
     how the GPUs are connected.
@@ -180,7 +180,7 @@ def _compare_preflight(part: Part, preflight: Mapping[str, Any], machine: Machin
 
 
 def _origins(machine: Machine) -> Sequence[str]:
-    """Return the origins that fit what dpkg and apt say of the NVML library."""
+    """Return the origins that are consistent with what dpkg and apt report about the NVML library."""
     if machine.origin is None:
         return ()
     if machine.origin:
@@ -189,6 +189,6 @@ def _origins(machine: Machine) -> Sequence[str]:
 
 
 def _sysfs_address(bus_id: str | None) -> str:
-    """Return a PCI address as Linux writes it: four digits of domain, in lower case."""
+    """Return a PCI address in Linux's form: a domain of four digits, in lower case."""
     domain, _colon, rest = (bus_id or "").partition(":")
     return f"{domain[-4:]}:{rest}".lower()

@@ -1,7 +1,7 @@
-"""Reads the GPUs through NVML with nvidia-ml-py, NVIDIA's own bindings: the reference that readers are compared with.
+"""Read the GPUs through NVML with NVIDIA's own bindings (nvidia-ml-py): the reference for all readers.
 
-Values have the names and units of the module nvidia_smi_info. A value that NVML doesn't have is absent, not None: None
-is what NVML itself reports as not applicable.
+Values have the names and units of the module nvidia_smi_info. A value that NVML lacks is absent; None means that NVML
+reports it as not applicable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ENABLED = {0: "Disabled", 1: "Enabled"}
 _COMPUTE = {0: "Default", 1: "Exclusive_Thread", 2: "Prohibited", 3: "Exclusive_Process"}
 _FABRIC = {0: None, 1: "Not Started", 2: "In Progress", 3: "Completed"}
 _LEVELS = {10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
-# As nvidia-smi writes them; it has further names, which are not compared.
+# Names as nvidia-smi writes them; it has further names, which are not compared.
 _BRANDS = {1: "Quadro", 2: "Tesla", 5: "GeForce", 6: "Titan", 12: "Quadro RTX", 13: "NVIDIA RTX", 14: "NVIDIA"}
 _ARCHITECTURES = dict(
     enumerate(("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell"), 2)
@@ -39,9 +39,9 @@ _LIBRARY = re.compile(r"/libnvidia-ml\.so\.(\d+(?:\.\d+)+)$")
 class Facts:
     """One reading. ``gpus`` by index; ``topology`` has a cell for each pair of indices, ``affinity`` CPUs by index.
 
-    ``profiles`` (name, id, most instances), ``placements`` (starts and size by profile id) and ``instances`` (id,
-    start) of MIG are by index, too. ``processes`` are (pid, name) of compute processes by index, ``graphics`` the
-    number of graphics processes. ``cuda_version`` is None if NVML can't open libcuda.
+    MIG: ``profiles`` (name, id, maximum of instances), ``placements`` (starts and size by profile id) and ``instances``
+    (id, start) are by index, too. ``processes`` are (pid, name) of compute processes by index, ``graphics`` the number
+    of graphics processes. ``cuda_version`` is None if NVML can't open libcuda.
     """
 
     driver_version: str
@@ -58,7 +58,7 @@ class Facts:
 
 
 class Nvml:
-    """An open NVML. Use it as a context manager. Raises CheckError if there is no driver, no GPU, or a lost GPU."""
+    """An open NVML, used as a context manager. Raises CheckError if there is no driver, no GPU, or a lost GPU."""
 
     def __init__(self, library: Any = None) -> None:
         self._nvml = library or importlib.import_module("pynvml")
@@ -80,7 +80,7 @@ class Nvml:
             self._nvml.nvmlShutdown()
 
     def library(self) -> tuple[str, str]:
-        """Return the path of the loaded library and the version in its file name, empty if it has none."""
+        """Return the path of the loaded library and the version in its file name, or an empty version."""
         for line in Path("/proc/self/maps").read_text().splitlines():
             path = line.partition("/")[1] + line.partition("/")[2]
             if "/libnvidia-ml.so" in path:
@@ -139,7 +139,7 @@ class Nvml:
                 found[name] = read(handle)
         found["mig.capable"] = found.get("mig.current") is not None
         if in_mig_mode(found):
-            # The driver then has no figure for the GPU as a whole.
+            # In MIG mode, the driver reports no utilization for the whole GPU.
             found.pop("utilization_gpu_pct", None)
         found["mig.devices"] = self._mig_devices(handle)
         return found
@@ -178,7 +178,7 @@ class Nvml:
         }
 
     def _known(self, names: Mapping[int, str], number: int) -> str:
-        """Return the name of a number. A number without a name is handled as not supported."""
+        """Return the name of an enum value. A value without a name is treated as not supported."""
         if number not in names:
             raise self._nvml.NVMLError(self._nvml.NVML_ERROR_NOT_SUPPORTED)
         return names[number]
@@ -195,7 +195,7 @@ class Nvml:
         return nvml.nvmlDeviceGetMemoryInfo(handle)
 
     def _pending(self, handle: Any) -> bool:
-        """Return whether a page or row is pending. A GPU has one of the two mechanisms."""
+        """Return whether a page retirement or a row remapping is pending. A GPU supports one of the two."""
         found = []
         with self._may_lack():
             found.append(bool(self._nvml.nvmlDeviceGetRemappedRows(handle)[2]))
@@ -212,14 +212,14 @@ class Nvml:
         return info
 
     def _fabric_status(self, handle: Any) -> str | None:
-        """Return the status in nvidia-smi's words, if it is one of those that are known here."""
+        """Return the status as nvidia-smi words it, if it is known here."""
         fabric = self._fabric(handle)
         if fabric.state == _NO_FABRIC:
             return None
         return self._known({0: "Success"}, fabric.status) if fabric.state == _FABRIC_COMPLETED else self._known({}, 0)
 
     def _pids(self, handle: Any, *kinds: str) -> list[int]:
-        """Return the processes of these kinds that use a GPU."""
+        """Return the IDs of the processes of these kinds on a GPU."""
         found: set[int] = set()
         for kind in kinds:
             with self._may_lack():
@@ -228,7 +228,7 @@ class Nvml:
         return sorted(found)
 
     def _problems(self, handle: Any) -> list[str]:
-        """Return an empty list if NVML reports no problem; otherwise there is nothing to compare."""
+        """Return an empty list if NVML reports no problem. Raise an error otherwise: there is nothing to compare."""
         nvml, wrong = self._nvml, False
         with self._may_lack():
             wrong = self._pending(handle)
@@ -239,7 +239,7 @@ class Nvml:
             wrong = wrong or (value.nvmlReturn == nvml.NVML_SUCCESS and value.value.uiVal != _NO_RECOVERY)
         with self._may_lack():
             fabric = self._fabric(handle)
-            # Each fault is two bits of the mask: 1 means that it is there, 2 that it is not.
+            # Each fault has two bits in the mask: value 1 means present, value 2 absent.
             faults = any(fabric.healthMask >> shift & 3 == 1 for shift in range(0, 32, 2))
             wrong = wrong or fabric.state not in (_NO_FABRIC, _FABRIC_COMPLETED) or fabric.status != 0 or faults
         if wrong:
@@ -286,7 +286,7 @@ class Nvml:
         return found
 
     def _instances(self, handle: Any, devices: list[dict[str, Any]]) -> set[tuple[int, int]]:
-        """Return (id, start) of every GPU instance that holds one of these MIG devices."""
+        """Return (id, start) of every GPU instance that contains one of these MIG devices."""
         nvml, found = self._nvml, set()
         for device in devices:
             with self._may_lack():
@@ -295,7 +295,7 @@ class Nvml:
         return found
 
     def _link(self, one: Any, other: Any) -> str:
-        """Return how two GPUs are connected, in the words of ``nvidia-smi topo -m``."""
+        """Return how two GPUs are connected, in the terms of ``nvidia-smi topo -m``."""
         nvml, links = self._nvml, 0
         address = nvml.nvmlDeviceGetPciInfo(other).busId
         for number in range(nvml.NVML_NVLINK_MAX_LINKS):
@@ -309,9 +309,9 @@ class Nvml:
 
 
 def _preload() -> None:
-    """Load NVML from where some container platforms have it; nvidia-ml-py then finds it by its name.
+    """Load NVML from the directories of some container platforms, so that nvidia-ml-py then finds it by name.
 
-    NVML itself opens libcuda by its name to read CUDA's version.
+    NVML itself opens libcuda by name to read the CUDA version.
     """
     with contextlib.suppress(OSError):
         ctypes.CDLL("libnvidia-ml.so.1")
@@ -332,7 +332,7 @@ def _bits(words: Any) -> list[int]:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """Return numbers as nvidia-smi writes them: 0-3,8."""
+    """Return numbers in nvidia-smi's notation, for example 0-3,8."""
     parts: list[list[int]] = []
     for number in numbers[:_MOST_CPUS]:
         if parts and number == parts[-1][-1] + 1:

@@ -1,4 +1,4 @@
-"""Runs a program with a time limit, and ends it with all that it started."""
+"""Run a program with a time limit, and terminate it together with its descendants."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import IO, Any
 
 from gpu_check.result import NotRunError
 
-# The most of an output that is read, in bytes: that of 64 GPUs is below it.
+# Maximum bytes of output that are read; the output for 64 GPUs is smaller.
 _MOST = 4 * 2**20
-# Seconds in which a program may end by itself, and end what it started.
+# Seconds in which a program may exit by itself and terminate its own children.
 _GRACE = 5.0
 
 
 def run(
     command: Sequence[str], environment: Mapping[str, str], timeout: float, output: IO[Any] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Return how a program ended. With ``output``, both of its streams go there.
+    """Return the result of a program. With ``output``, both of its streams go there.
 
     Raises NotRunError if it can't be started, or does not end within ``timeout`` seconds.
     """
@@ -42,7 +42,7 @@ def run(
 def started(
     command: Sequence[str], environment: Mapping[str, str], output: IO[Any], errors: IO[Any]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Have a program for the length of a block, and end it with all that it started, also when interrupted.
+    """Run a program during the block, and terminate it with all its descendants afterwards, even if interrupted.
 
     Raises NotRunError if it can't be started.
     """
@@ -64,7 +64,7 @@ def started(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    # What is in a session of its own, as torchrun's workers are, is found while its parent still lives.
+    # Descendants in their own session, such as torchrun's workers, can only be found while their parent is alive.
     others = _descendants(process.pid)
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
@@ -80,12 +80,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the processes that a process has started, with those that they have started."""
+    """Return the descendants of a process."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError, IndexError):
             if entry.name.isdigit():
-                # The name, in parentheses, may hold anything.
+                # The process name, in parentheses, may contain any character.
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
     found = [pid]
     for known in found:

@@ -1,4 +1,4 @@
-"""Runs programs on the GPUs: a kernel that computes, and a training with PyTorch and NCCL."""
+"""Run programs on the GPUs: a kernel that computes, and a training with PyTorch and NCCL."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ fits = all(
 )
 print(json.dumps([torch.__version__, torch.version.cuda, gpus, fits]))
 """
-# Memory in use by processes that can't be seen from inside of a container.
+# Memory in use by processes that are not visible from inside a container.
 _IDLE_MIB = 1024
 
 
 @dataclass(frozen=True)
 class Torch:
-    """An interpreter that has PyTorch: its version, and how many GPUs it sees."""
+    """An interpreter with PyTorch: the version of PyTorch, and the number of GPUs that it sees."""
 
     python: str
     version: str
@@ -52,7 +52,7 @@ class Programs:
         self._environment, self._raw, self._remaining = environment, raw, remaining
 
     def kernel(self, part: Part, program: Path, facts: Facts, simulated: bool) -> None:
-        """Run the kernel on every GPU, and once with a result that was changed on purpose. Raises NotRunError."""
+        """Run the kernel on every GPU, and once with a deliberately wrong result. Raises NotRunError."""
         if any(in_mig_mode(gpu) for gpu in facts.gpus) and not _has_device(facts):
             raise NotRunError("a GPU in MIG mode has no MIG device")
         where = "vectorAdd"
@@ -74,7 +74,7 @@ class Programs:
 
     @contextmanager
     def holding(self, program: Path) -> Iterator[None]:
-        """Keep every GPU in use for the length of a block. Raises NotRunError if that fails."""
+        """Keep every GPU in use during the block. Raises NotRunError if that fails."""
         log = self._raw / "vectorAdd-hold.txt"
         with log.open("wb") as output, started([str(program), "--hold"], self._environment, output, output):
             if not wait_for(log, b"Test PASSED", min(30, self._remaining())):
@@ -82,7 +82,7 @@ class Programs:
             yield
 
     def torch(self, chosen: str) -> Torch:
-        """Return the interpreter that has PyTorch for these GPUs. Raises NotRunError if there is none."""
+        """Return the interpreter whose PyTorch supports these GPUs. Raises NotRunError if there is none."""
         names = [chosen] if chosen else ["python3", sys.executable, "python"]
         found = (shutil.which(name, path=self._environment["PATH"]) for name in names)
         candidates = dict.fromkeys(path for path in found if path)
@@ -103,7 +103,7 @@ class Programs:
         raise NotRunError(f"no torch in {tried}; name the interpreter that has it with --python")
 
     def training(self, part: Part, torch: Torch, script: Path, gpus: int) -> None:
-        """Train with the collection's example on all ``gpus``, and note its figures."""
+        """Train with the collection's example on all ``gpus``, and record its figures."""
         from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.log import summary as read_summary
 
         done = self._torchrun(torch, [str(script), "--epochs", "3"], "training.txt")
@@ -125,7 +125,7 @@ class Programs:
             part.unavailable.append("NCCL between GPUs (there is one GPU)")
 
     def one_step(self, part: Part, torch: Torch, script: Path) -> None:
-        """Take one training step on all GPUs, with a script that knows nothing about this collection."""
+        """Run one training step on all GPUs with a script that knows nothing about this collection."""
         done = self._torchrun(torch, [str(script)], "one-step.txt")
         part.compare(script.name, "exit status", done.returncode, 0)
         ranks = sorted(int(rank) for rank in _RANK.findall(done.stdout))
@@ -141,7 +141,7 @@ class Programs:
             part.notes.append(last_line(done.stderr))
 
     def _torchrun(self, torch: Torch, script: list[str], log: str) -> subprocess.CompletedProcess[str]:
-        # Not --standalone: it takes the host's name, which may not resolve.
+        # Not --standalone: it uses the host's name, which may not resolve.
         place = ["--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1", f"--master_port={_free_port()}"]
         command = [torch.python, "-m", "torch.distributed.run", *place, f"--nproc_per_node={torch.gpus}", *script]
         return self._run(command, log, 75)
@@ -153,7 +153,7 @@ class Programs:
 
 
 def in_use(facts: Facts) -> str:
-    """Return which GPU is in use and by what, empty if none is. A program on it could take memory from a job."""
+    """Return which GPU is in use and by what, or an empty string. A program on it could take memory from a job."""
     for index, processes in facts.processes.items():
         if processes:
             names = ", ".join(f"{name or 'a process'} ({pid})" for pid, name in processes)

@@ -1,4 +1,4 @@
-"""What a check found: its parts, with differences and reasons, as a table, as JSON and as an exit status."""
+"""Results of a check: its parts with differences and reasons, as a table, as JSON and as an exit status."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 AGREES, DIFFERS, NOT_RUN = "agrees", "differs", "not run"
-# Exit statuses: every part ran and agrees; something differs; no GPU or no driver; something could not run.
+# Exit statuses: all parts ran and agree; something differs; no GPU or no driver; something could not run.
 STATUS_AGREES, STATUS_DIFFERS, STATUS_NO_GPU, STATUS_NOT_RUN = range(4)
 
 
 class CheckError(Exception):
-    """The check can't run at all. The text says what, where, why and what to do; ``status`` is the exit status."""
+    """The check can't run at all. The message says what, where, why and what to do; ``status`` is the exit status."""
 
     def __init__(self, text: str, status: int = STATUS_NOT_RUN) -> None:
         super().__init__(text)
@@ -20,12 +20,12 @@ class CheckError(Exception):
 
 
 class NotRunError(Exception):
-    """One part can't run on this machine. The text says why."""
+    """One part can't run on this machine. The message says why."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A value that the collection reads differently than an independent source does.
+    """A value on which the collection and an independent source disagree.
 
     ``where`` is the form, module or program that was checked; ``field`` is the name of the value, with the GPU's index.
     """
@@ -65,7 +65,7 @@ class Part:
         self.check(where, name, found == expected, found, expected)
 
     def check(self, where: str, name: str, agrees: bool, found: Any, expected: Any) -> None:
-        """Count a comparison, and note a difference unless the two values agree."""
+        """Count a comparison, and record a difference unless the two values agree."""
         self.compared[where] = self.compared.get(where, 0) + 1
         if not agrees:
             self.differ(where, name, found, expected)
@@ -78,7 +78,7 @@ class Part:
 
 
 def status(parts: Iterable[Part]) -> int:
-    """Return the exit status; a difference counts more than a part that could not run."""
+    """Return the exit status; a difference takes precedence over a part that could not run."""
     states = {part.state for part in parts}
     if DIFFERS in states:
         return STATUS_DIFFERS
@@ -86,7 +86,7 @@ def status(parts: Iterable[Part]) -> int:
 
 
 def table(parts: Sequence[Part]) -> str:
-    """Return the closing table: a line per part, and below it what differs or why it did not run."""
+    """Return the final table: one line per part, followed by its differences or the reason why it did not run."""
     rows = [("part", "result", "compared", "s")]
     rows += [(part.name, part.state, str(sum(part.compared.values()) or "-"), f"{part.seconds:.1f}") for part in parts]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -104,17 +104,17 @@ def table(parts: Sequence[Part]) -> str:
 
 
 def last_line(text: str) -> str:
-    """Return the last line of a program's output, which usually has the error."""
+    """Return the last line of a program's output, which usually contains the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if lines else "it printed nothing")[:500]
 
 
 def in_mig_mode(gpu: Mapping[str, Any]) -> bool:
-    """Return whether a GPU is in MIG mode, so that programs get its MIG devices instead of it."""
+    """Return whether a GPU is in MIG mode, in which programs get its MIG devices instead of the GPU."""
     return bool(gpu.get("mig.current") == "Enabled")
 
 
 def _shown(value: Any) -> str:
-    """Return a value for the table: sets in a fixed order, and long ones shortened."""
+    """Return a value for the table: sets in a fixed order, long values shortened."""
     text = repr(sorted(value, key=repr) if isinstance(value, (set, frozenset)) else value)
     return text if len(text) <= 300 else f"{text[:300]} ..."

@@ -1,4 +1,4 @@
-"""Replaces what identifies a machine or its owner in recorded texts; model, driver, VBIOS and date stay. Pure."""
+"""Replace what identifies a machine or its owner in recorded texts. Model, driver, VBIOS and date stay. No I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", re.IGNORECASE)
-# The UUIDs that take the place of real ones, and no others.
+# The only UUIDs that replace real ones.
 _REPLACED = re.compile(r"00000000-0000-0000-0000-\d{12}\Z")
 _XML = re.compile(
     r"(<(serial|board_id|board_part_number|gpu_part_number|gpu_fru_part_number|chassis_serial_number|img_version"
@@ -25,7 +25,7 @@ _HOME = re.compile(r"/home/[^/\s\"':]+")
 
 
 def uuids(texts: Iterable[str]) -> dict[str, str]:
-    """Return a replacement for every UUID in the texts, numbered in the order in which they appear."""
+    """Return a replacement for every UUID in the texts, numbered in order of appearance."""
     found: dict[str, str] = {}
     for text in texts:
         for uuid in _UUID.findall(text):
@@ -39,7 +39,7 @@ class Scrubber:
 
     def __init__(self, texts: Iterable[str], names: Mapping[str, str]) -> None:
         self._uuids = uuids(texts)
-        # The longest first: a short name may be a part of a longer one.
+        # Longest first: a short name may be part of a longer one.
         self._names = [
             (re.compile(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", re.IGNORECASE), names[name])
             for name in sorted(names, key=len, reverse=True)
@@ -55,7 +55,7 @@ class Scrubber:
         return _HOME.sub("/home/user", text)
 
     def value(self, value: Any) -> Any:
-        """Return a value of JSON with its texts replaced. The keys of its objects stay."""
+        """Return a JSON value with its texts replaced. Keys of objects stay."""
         if isinstance(value, dict):
             return {
                 key: self._processes(each) if key == "processes" else self.value(each) for key, each in value.items()
@@ -65,7 +65,7 @@ class Scrubber:
         return self.text(value) if isinstance(value, str) else value
 
     def _processes(self, value: Any) -> Any:
-        """Return processes without their names: those of nvidia_smi_info are objects, those of NVML pairs."""
+        """Return processes without their names. Those of nvidia_smi_info are objects, those of NVML pairs."""
         if isinstance(value, dict) and "name" in value:
             return {**value, "name": "process"}
         if isinstance(value, dict):

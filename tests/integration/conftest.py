@@ -1,4 +1,4 @@
-"""Labs that the tests of one run share; see the Makefile for which tests run together."""
+"""Labs that the tests of one run share. The Makefile lists which tests run together."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Built:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
-    """Return the default lab, bare until `built` is asked for."""
+    """Return the default lab, which stays bare until a test uses `built`."""
     with running("default", ROOT / "lab" / "specs" / "default.yml") as started:
         yield started
 
@@ -34,6 +34,6 @@ def built(lab: Lab) -> Built:
     run = play(lab.path).expect_success()
     inventory = lab.inventory()
     cluster = Cluster.of(inventory)
-    # Kubernetes takes some seconds to remove it, and kubelets then tidy up.
+    # Kubernetes takes some seconds to delete the namespace, and the kubelets then clean up.
     cluster.kubectl("wait", "namespace/gpulab-acceptance", "--for=delete", "--timeout=60s")
     return Built(lab, inventory, cluster, run)

@@ -1,4 +1,4 @@
-"""A worker added to the inventory joins; the others are only read. A worker that can't join is told why."""
+"""A worker added to the inventory joins while other hosts are only read. A worker that can't join gets the reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def smaller(lab: Lab) -> Path:
 
 @pytest.fixture(scope="module")
 def before(smaller: Path) -> dict[str, str]:
-    """Since when the services of the first hosts run, before the new one comes."""
+    """Start times of the services on the first hosts, before the new worker is added."""
     play(smaller).expect_success()
     return services(Inventory.read(smaller))
 
@@ -47,7 +47,7 @@ def added(lab: Lab, before: dict[str, str]) -> Run:
     return play(lab.path, "-vvv").expect_success()
 
 
-def test_the_new_worker_joins_and_its_gpus_are_proven(lab: Lab, added: Run) -> None:
+def test_the_new_worker_joins_and_its_gpus_are_verified(lab: Lab, added: Run) -> None:
     inventory = lab.inventory()
     cluster = Cluster.of(inventory)
     assert cluster.ready_nodes() == set(inventory.hosts)
@@ -62,7 +62,7 @@ def test_the_other_nodes_are_only_read(smaller: Path, before: dict[str, str], ad
         for e in added.results("changed")
         if e["host"] != NEW and not (e["delegated_to"] or "").startswith("localhost")
     }
-    # The token of the join is made on the control plane, and only the verification may change what lies in the API.
+    # The join token is created on the control plane, and only the verification may change objects in the API.
     assert {task for _, task in changed_elsewhere if "token" not in task.lower()} == set()
     assert services(Inventory.read(smaller)) == before
 
@@ -74,13 +74,13 @@ def test_no_secret_is_in_the_log_of_the_join(added: Run) -> None:
     assert "client-key-data" not in added.output
 
 
-def test_limited_to_one_worker_nothing_is_left_to_do(lab: Lab, added: Run) -> None:
+def test_a_run_limited_to_the_new_worker_changes_nothing(lab: Lab, added: Run) -> None:
     run = play(lab.path, "--limit", NEW).expect_unchanged()
     assert added.status == 0
     assert NEW in run.stats()
 
 
-def test_a_worker_deleted_from_the_api_is_told_so(lab: Lab, added: Run) -> None:
+def test_a_worker_whose_node_was_deleted_gets_an_error_with_the_remedy(lab: Lab, added: Run) -> None:
     assert added.status == 0
     inventory = lab.inventory()
     Cluster.of(inventory).kubectl("delete", "node", NEW)
@@ -92,7 +92,7 @@ def test_a_worker_deleted_from_the_api_is_told_so(lab: Lab, added: Run) -> None:
     assert inventory.hosts[NEW].run("sha256sum /etc/kubernetes/kubelet.conf /var/lib/kubelet/config.yaml") == kept
 
 
-def test_a_worker_of_another_cluster_is_told_so(lab: Lab, added: Run) -> None:
+def test_a_worker_of_another_cluster_gets_an_error_with_the_remedy(lab: Lab, added: Run) -> None:
     assert added.status == 0
     host = lab.inventory().hosts[NEW]
     host.run(

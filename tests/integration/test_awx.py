@@ -1,4 +1,4 @@
-"""Every job template of awx/ on the lab, run by ansible-runner in the execution environment, as AWX runs it."""
+"""Every job template of awx/ on the lab, run with ansible-runner in the execution environment as AWX does."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.lab import Lab, lab_command, running
 from support.state import differences, snapshots
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "training.yml"
-# Tried one by one below, in the order of the workflow.
+# These have their own tests below, in the order of the workflow.
 OWN_TESTS = {
     "gpulab preflight",
     "gpulab provision",
@@ -27,7 +27,7 @@ OWN_TESTS = {
     "gpulab allowed driver upgrade",
 }
 ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
-# These need machines or accounts that a cluster's inventory need not have; other groups run their playbooks.
+# These need machines or accounts that not every cluster has. Other groups run their playbooks.
 WANTING = {
     "gpulab W&B Launch": "set wandb_launch_entity to your team at W&B",
     "gpulab W&B Launch with Docker": "none of the hosts of this run is in the group docker",
@@ -50,11 +50,11 @@ def inventory(lab: Lab) -> Inventory:
 
 @pytest.fixture
 def directory(lab: Lab, request: pytest.FixtureRequest) -> Path:
-    """Return where the job's files lie; they are kept for a look at a failed one."""
+    """Return the directory of the job's files, which is kept so that a failed job can be inspected."""
     return lab.directory / re.sub(r"\W+", "-", request.node.name)
 
 
-def test_preflight_finds_nothing_on_bare_machines_and_changes_nothing(inventory: Inventory, directory: Path) -> None:
+def test_preflight_finds_no_problem_on_bare_machines_and_changes_nothing(inventory: Inventory, directory: Path) -> None:
     before = snapshots(inventory)
     job = launch("gpulab preflight", inventory, directory).expect_success()
     assert job.changed() == set()
@@ -62,7 +62,9 @@ def test_preflight_finds_nothing_on_bare_machines_and_changes_nothing(inventory:
     assert job.command[:2] == ["podman", "run"], "the job was not isolated"
 
 
-def test_the_image_has_the_collection_for_a_project_without_it_and_helm(inventory: Inventory, directory: Path) -> None:
+def test_the_image_contains_helm_and_the_collection_for_projects_without_it(
+    inventory: Inventory, directory: Path
+) -> None:
     job = launch("gpulab preflight", inventory, directory, project=ROOT / "examples" / "project").expect_success()
     tasks = {path for event in job.events if (path := event.get("event_data", {}).get("task_path"))}
     assert tasks and all(path.startswith("/usr/share/ansible/collections/") for path in tasks)
@@ -71,21 +73,21 @@ def test_the_image_has_the_collection_for_a_project_without_it_and_helm(inventor
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.count("v3.")
 
 
-def test_the_image_has_what_the_modules_of_all_templates_import() -> None:
+def test_the_image_contains_what_the_modules_of_all_templates_import() -> None:
     settings = json.loads(lab_command("ee"))
     argv = ["podman", "run", "--rm", *settings["container_options"], settings["container_image"], "python3", "-c"]
     modules = ("kubernetes", "yaml", "wandb.sdk.launch.api", "wandb.sdk.launch.agent.config")
     subprocess.run([*argv, f"import {', '.join(modules)}"], check=True)
 
 
-def test_preflight_tells_of_one_host_only_where_it_is_limited(inventory: Inventory, directory: Path) -> None:
+def test_preflight_with_a_limit_reports_only_the_selected_host(inventory: Inventory, directory: Path) -> None:
     job = launch("gpulab preflight", inventory, directory, limit="gpu1").expect_success()
     hosts = {event["event_data"].get("host") for event in job.events if event["event"] == "runner_on_ok"}
     assert "cp1" not in hosts
     assert "gpu1" in hosts
 
 
-def test_provision_builds_and_proves_the_cluster_and_a_dry_run_then_predicts_nothing(
+def test_provision_creates_and_verifies_the_cluster_and_a_dry_run_then_predicts_no_change(
     inventory: Inventory, directory: Path
 ) -> None:
     first = launch("gpulab provision", inventory, directory).expect_success()
@@ -114,7 +116,7 @@ def test_every_other_template_succeeds_on_the_cluster(name: str, inventory: Inve
 
 
 @pytest.mark.parametrize(("name", "words"), WANTING.items())
-def test_a_template_for_which_the_inventory_has_nothing_ends_with_one_error(
+def test_a_template_without_anything_to_do_in_the_inventory_ends_with_one_error(
     name: str, words: str, inventory: Inventory, directory: Path
 ) -> None:
     job = launch(name, inventory, directory)
@@ -134,7 +136,7 @@ def test_the_driver_is_upgraded_to_the_version_that_the_inventory_names(inventor
         assert job.expect_success().changed() == set()
 
 
-def test_a_fault_fails_the_job_with_a_reason_and_the_workflow_would_stop_there(
+def test_a_gpu_fault_fails_the_job_with_a_reason_and_stops_the_workflow(
     lab: Lab, inventory: Inventory, directory: Path
 ) -> None:
     lab.fault("gpu1", "lost", "--gpu", "0")

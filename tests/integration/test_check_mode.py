@@ -1,4 +1,4 @@
-"""`--check --diff` and plan.yml tell what a real run would change, on bare hosts and others, and change nothing."""
+"""`--check --diff` and plan.yml predict the changes of a real run, on bare and finished hosts, and change nothing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from support.lab import Lab
 from support.play import Run, play
 from support.state import differences, services, snapshots
 
-# Tasks that check mode can't judge as a real run does, with the reason. Anything else is a bug.
+# Tasks for which check mode can't predict what a real run does, with the reason. Any other difference is a bug.
 ONLY_PREDICTED: dict[str, str] = {}
 ONLY_REAL: dict[str, str] = {}
 
 
 PLANNED_ROLES = {"host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm"}
-# The most modules that run on a host while it is planned: what preflight reads, which drivers there are for a host
-# without one, what is pending.
+# Maximum of modules that run on a host for a plan: what preflight reads, the drivers available for a host without one,
+# and what is pending.
 PLAN_EXECUTIONS = 3
 
 
 def plan(lab: Lab) -> dict[str, Any]:
-    """Return the plan, which changes nothing."""
+    """Return the result of plan.yml, which changes nothing."""
     before = snapshots(lab.inventory())
     run = play(lab.path, playbook="playbooks/plan.yml").expect_unchanged()
     assert differences(before, snapshots(lab.inventory())) == {}
@@ -57,7 +57,7 @@ def predicted(lab: Lab, planned: dict[str, Any]) -> Run:
     return run
 
 
-def test_on_bare_hosts_it_predicts_what_a_real_run_changes(predicted: Run, built: Built) -> None:
+def test_on_bare_hosts_check_mode_predicts_the_changes_of_a_real_run(predicted: Run, built: Built) -> None:
     real, foreseen = built.run.changed(), predicted.changed()
     missed = {task for _, task in real - foreseen}
     invented = {task for _, task in foreseen - real}
@@ -65,12 +65,12 @@ def test_on_bare_hosts_it_predicts_what_a_real_run_changes(predicted: Run, built
     assert sorted(invented) == sorted(ONLY_PREDICTED), "predicted, but not changed for real"
 
 
-def test_on_bare_hosts_it_shows_the_files_it_would_write(predicted: Run, built: Built) -> None:
+def test_on_bare_hosts_check_mode_shows_the_files_that_a_run_would_write(predicted: Run, built: Built) -> None:
     assert "+++" in predicted.output
     assert predicted.stats().keys() == built.run.stats().keys()
 
 
-def test_on_finished_hosts_it_predicts_nothing_and_changes_nothing(built: Built) -> None:
+def test_on_finished_hosts_check_mode_predicts_and_makes_no_change(built: Built) -> None:
     before, running_since = snapshots(built.inventory), services(built.inventory)
     play(built.lab.path, "--check", "--diff").expect_unchanged()
     assert differences(before, snapshots(built.inventory)) == {}
@@ -91,7 +91,7 @@ def test_on_finished_hosts_nothing_is_pending(built: Built) -> None:
     }
 
 
-def test_on_hosts_that_somebody_has_changed_the_plan_names_what_a_run_then_mends(built: Built) -> None:
+def test_after_manual_changes_the_plan_names_the_roles_that_a_run_then_changes(built: Built) -> None:
     worker = built.inventory.workers[0]
     built.cluster.kubectl("--namespace=kube-flannel", "delete", "daemonset", "kube-flannel-ds", "--cascade=foreground")
     worker.run("rm /etc/sysctl.d/*gpulab*; sysctl -q net.ipv4.ip_forward=0; systemctl stop containerd")

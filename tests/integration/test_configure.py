@@ -1,4 +1,4 @@
-"""playbooks/awx_configure.yml against a stand-in for AWX's API: what it makes, a second run, check mode, errors."""
+"""playbooks/awx_configure.yml against a stand-in for AWX's API: created objects, a second run, check mode, errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def wanted(name: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def new_key(path: Path, passphrase: str = "") -> Path:
-    """Make a private key: AWX looks into it."""
+    """Create a valid private key, because AWX checks it."""
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-C", "only for the test", "-f", str(path)]
     subprocess.run(argv, check=True)
     return path
@@ -60,7 +60,7 @@ def awx() -> Iterator[StandIn]:
 
 @pytest.fixture
 def few(tmp_path: Path) -> Path:
-    """Return a copy of awx/ with those job templates only that workflows and schedules name: each takes a while."""
+    """Return a copy of awx/ without the job templates that no workflow or schedule uses, to save time."""
     directory = tmp_path / "few"
     shutil.copytree(ROOT / "awx", directory)
     templates = wanted("job_templates")["awx_configure_job_templates"]
@@ -74,7 +74,7 @@ def few(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def configure(awx: StandIn, few: Path, tmp_path: Path) -> Configure:
-    """Return a function that runs the playbook against the stand-in, with a few job templates."""
+    """Return a function that runs the playbook against the stand-in with a few job templates."""
     given = {
         "awx_configure_directory": str(few),
         "awx_configure_image": "registry.example.org/gpulab-ee:1",
@@ -100,7 +100,9 @@ def configure(awx: StandIn, few: Path, tmp_path: Path) -> Configure:
     return run
 
 
-def test_it_makes_what_the_files_describe_and_a_second_run_changes_nothing(awx: StandIn, configure: Configure) -> None:
+def test_it_creates_what_the_files_describe_and_a_second_run_changes_nothing(
+    awx: StandIn, configure: Configure
+) -> None:
     everything = str(ROOT / "awx")
     configure(awx_configure_directory=everything).expect_success()
 
@@ -146,7 +148,7 @@ CLUSTERS = [
 ]
 
 
-def test_several_clusters_have_inventories_and_schedules_of_their_own(awx: StandIn, configure: Configure) -> None:
+def test_each_of_several_clusters_has_its_own_inventory_and_schedules(awx: StandIn, configure: Configure) -> None:
     configure(awx_configure_inventory_path="", **listed(CLUSTERS[:1])).expect_success()
     assert awx.names("inventories") == ["lab"]
     single = {schedule["name"] for schedule in awx.store.all("schedules")}
@@ -169,7 +171,7 @@ def test_several_clusters_have_inventories_and_schedules_of_their_own(awx: Stand
     assert "awx_configure_inventories: lab occurs more than once" in twice.failures()
 
 
-def test_an_awx_behind_a_gateway(awx: StandIn, configure: Configure) -> None:
+def test_an_awx_behind_a_gateway_needs_the_prefix_of_its_api_path(awx: StandIn, configure: Configure) -> None:
     awx.api = "/api/controller/v2/"
     signed_in = {"CONTROLLER_HOST": awx.address, "CONTROLLER_OAUTH_TOKEN": awx_stand_in.TOKEN}
     elsewhere = configure(env=signed_in)
@@ -180,7 +182,7 @@ def test_an_awx_behind_a_gateway(awx: StandIn, configure: Configure) -> None:
     configure(env=signed_in | below).expect_unchanged()
 
 
-def test_check_mode_tells_what_would_be_made_and_changes_nothing(awx: StandIn, configure: Configure) -> None:
+def test_check_mode_predicts_new_objects_and_changes_nothing(awx: StandIn, configure: Configure) -> None:
     run = configure("--check").expect_success()
     assert awx.changes == []
     assert run.changed_tasks() >= {"Configure the organization", "Show what would be made once these objects exist"}
@@ -198,7 +200,7 @@ def test_check_mode_tells_what_would_be_made_and_changes_nothing(awx: StandIn, c
     assert awx.changes == changes
 
 
-def test_what_was_changed_by_hand_is_put_right(awx: StandIn, configure: Configure) -> None:
+def test_manual_changes_are_reverted(awx: StandIn, configure: Configure) -> None:
     configure().expect_success()
     verify = awx.find("job_templates", "gpulab verify")
     awx.store.change("job_templates", verify["id"], {"playbook": "site.yml"})
@@ -235,7 +237,7 @@ def test_nodes_and_links_that_the_file_does_not_name_are_removed(awx: StandIn, c
     configure().expect_unchanged()
 
 
-def test_a_key_is_replaced_on_request_only(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
+def test_a_key_is_only_replaced_on_request(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
     configure().expect_success()
     other = new_key(tmp_path / "other")
     configure(awx_configure_ssh_key_file=str(other)).expect_unchanged()
@@ -245,7 +247,7 @@ def test_a_key_is_replaced_on_request_only(awx: StandIn, configure: Configure, t
     assert machine_inputs(awx)["ssh_key_data"] == other.read_text()
 
 
-def test_what_was_added_to_the_credential_in_awx_stays(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
+def test_inputs_added_to_the_credential_in_awx_are_kept(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
     configure().expect_success()
     added = {"become_method": "sudo", "become_username": "root", "become_password": "added in AWX"}
     machine_inputs(awx).update(added)
@@ -262,7 +264,7 @@ def test_what_was_added_to_the_credential_in_awx_stays(awx: StandIn, configure: 
     assert machine_inputs(awx) == {**added, "username": "admin", "ssh_key_data": other.read_text()}
 
 
-def test_credentials_of_a_private_repository_registry_and_vault(
+def test_credentials_for_a_private_repository_registry_and_vault_are_created_and_used(
     awx: StandIn, configure: Configure, tmp_path: Path
 ) -> None:
     files = {}
@@ -290,13 +292,13 @@ def test_credentials_of_a_private_repository_registry_and_vault(
     used = [found[name]["id"] for name in ("gpulab machines", "gpulab vault")]
     assert sorted(awx.store.members("job_templates", template, "credentials")) == sorted(used)
     configure(**files, **users).expect_unchanged()
-    # The files may be gone by then.
+    # An existing credential does not need its files.
     configure(**users).expect_unchanged()
     missing = configure(awx_configure_vault_password_file="/gone/vault")
     assert "/gone/vault, which should contain vault_password of the credential gpulab vault" in missing.failures()
 
 
-def test_a_key_with_a_passphrase_or_no_key_is_refused_in_words_of_ours(
+def test_a_key_with_a_passphrase_and_a_file_without_a_key_are_refused_with_a_remedy(
     awx: StandIn, configure: Configure, tmp_path: Path
 ) -> None:
     locked = new_key(tmp_path / "locked", "passphrase")
@@ -321,7 +323,7 @@ def test_no_secret_is_shown(awx: StandIn, configure: Configure, tmp_path: Path, 
         assert secret not in output
 
 
-def test_a_project_that_awx_does_not_check_out_is_waited_for_and_told(awx: StandIn, configure: Configure) -> None:
+def test_a_project_that_stays_pending_in_awx_is_reported_after_the_timeout(awx: StandIn, configure: Configure) -> None:
     awx.store.busy = True
     run = configure(awx_configure_project_timeout="5")
     assert run.status != 0
@@ -333,7 +335,7 @@ def test_a_project_that_awx_does_not_check_out_is_waited_for_and_told(awx: Stand
     assert awx.names("job_templates")
 
 
-def test_a_project_that_cannot_be_checked_out_is_told(awx: StandIn, configure: Configure) -> None:
+def test_a_project_that_cannot_be_checked_out_is_reported(awx: StandIn, configure: Configure) -> None:
     run = configure(awx_configure_project_url="https://git.example.org/absent.git")
     assert run.status != 0
     assert "https://git.example.org/absent.git" in run.failures()
@@ -342,7 +344,7 @@ def test_a_project_that_cannot_be_checked_out_is_told(awx: StandIn, configure: C
 
 @pytest.mark.parametrize("administrator", [False, None], ids=["not an administrator", "a token that may only read"])
 @pytest.mark.parametrize("mode", [[], ["--check"]], ids=["run", "check mode"])
-def test_missing_rights_are_told_before_anything_changes(
+def test_missing_permissions_are_reported_before_anything_changes(
     awx: StandIn, configure: Configure, administrator: bool | None, mode: list[str]
 ) -> None:
     awx.administrator = administrator
@@ -367,7 +369,7 @@ def test_an_administrator_of_the_organization_is_enough(awx: StandIn, configure:
         ({"CONTROLLER_HOST": "https://awx.example.org", "CONTROLLER_USERNAME": "admin"}, ["CONTROLLER_PASSWORD"]),
     ],
 )
-def test_what_is_missing_is_named_in_one_error(
+def test_missing_settings_are_all_named_in_one_error(
     awx: StandIn, configure: Configure, env: dict[str, str], names: list[str]
 ) -> None:
     empty = ("awx_configure_image", "awx_configure_inventory_path", "awx_configure_project_url")
@@ -382,7 +384,9 @@ def test_what_is_missing_is_named_in_one_error(
     assert awx.changes == []
 
 
-def test_wrong_credentials_an_absent_key_and_an_absent_server_are_told(awx: StandIn, configure: Configure) -> None:
+def test_wrong_credentials_a_missing_key_and_an_unreachable_server_are_reported(
+    awx: StandIn, configure: Configure
+) -> None:
     refused = configure(env={"CONTROLLER_HOST": awx.address, "CONTROLLER_OAUTH_TOKEN": "wrong"})
     assert "refuses the credentials (HTTP 401)" in refused.failures()
     keyless = configure(awx_configure_ssh_key_file="")
@@ -393,14 +397,16 @@ def test_wrong_credentials_an_absent_key_and_an_absent_server_are_told(awx: Stan
     assert awx.changes == []
 
 
-def test_a_directory_that_describes_nothing_is_told(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
+def test_a_directory_without_settings_is_reported(awx: StandIn, configure: Configure, tmp_path: Path) -> None:
     run = configure(awx_configure_directory=str(tmp_path / "none"))
     assert run.status != 0
     assert f"there is no {tmp_path}/none/settings.yml" in run.failures()
     assert awx.changes == []
 
 
-def test_a_playbook_that_the_project_lacks_is_refused_by_name(awx: StandIn, configure: Configure, few: Path) -> None:
+def test_a_playbook_that_is_missing_in_the_project_is_refused_by_name(
+    awx: StandIn, configure: Configure, few: Path
+) -> None:
     described = few / "job_templates.yml"
     described.write_text(described.read_text().replace("playbooks/verify.yml", "playbooks/verfy.yml"))
     run = configure()

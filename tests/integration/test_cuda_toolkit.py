@@ -1,4 +1,4 @@
-"""Roles alone on a host that is in no cluster, and CUDA toolkits side by side: compared, installed, chosen, removed."""
+"""Several CUDA toolkits on the nodes of a cluster: compared, installed, selected, removed."""
 
 from __future__ import annotations
 
@@ -22,25 +22,15 @@ OLD, NEW = "12.9.1", "13.0.2"
 AHEAD = "13.1.1"
 PROFILE = "/etc/profile.d/gpulab-cuda.sh"
 DRIVER = "nvidia_driver_version=580.178.04"
-ALONE = f"""
-- hosts: spare
-  become: true
-  roles:
-    - gpulab.kubernetes.containerd
-    - gpulab.kubernetes.nvidia_driver
-    - role: gpulab.kubernetes.cuda_toolkit
-      vars:
-        cuda_toolkit_versions: ["{OLD}"]
-"""
 
-# The calls of libcuda that the toolkit makes, for CUDA 13.0 and a Tesla T4. The simulated driver has no libcuda.
+# The libcuda functions that the toolkit calls, for CUDA 13.0 and a Tesla T4. The simulated driver has no libcuda.
 LIBCUDA = """
 int cuInit(unsigned flags) { (void)flags; return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGet(int *device, int ordinal) { *device = ordinal; return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { (void)device; *value = which == 75 ? 7 : 5; return 0; }
 """
-# Stands in for runc, and prints its arguments.
+# Replaces runc and prints its arguments.
 TOOLKIT = """
 accept-nvidia-visible-devices-envvar-when-unprivileged = true
 [nvidia-container-runtime]
@@ -51,20 +41,9 @@ runtimes = ["/bin/echo"]
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """Ubuntu 24.04 has all of these toolkits and driver 580, which `auto` keeps once it is there."""
+    """Ubuntu 24.04 has all of these toolkits and driver 580, which `auto` keeps once it is installed."""
     with running("cuda", ROOT / "lab" / "specs" / "shapes.yml") as lab:
         yield lab
-
-
-@pytest.fixture(scope="module")
-def alone(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The inventory of a single host that is in no cluster, and a playbook with three roles for it."""
-    directory = tmp_path_factory.mktemp("alone")
-    text = lab.path.read_text()
-    host = next(line for line in text.splitlines() if line.startswith("gpu1 "))
-    (directory / "spare.ini").write_text(f"[spare]\n{host}\n\n{text[text.index('[all:vars]') :]}")
-    (directory / "alone.yml").write_text(ALONE)
-    return directory / "spare.ini", directory / "alone.yml"
 
 
 @pytest.fixture(scope="module")
@@ -93,28 +72,13 @@ def homes(host: Host) -> set[str]:
     return set(host.run("ls -d /usr/local/cuda-*.* 2>/dev/null || true").split())
 
 
-def test_roles_work_alone_on_a_host_in_no_cluster(lab: Lab, alone: tuple[Path, Path]) -> None:
-    inventory, playbook = alone
-    run = play(inventory, "--check", "--extra-vars", DRIVER, playbook=str(playbook)).expect_success()
-    assert run.changed()
-    play(inventory, "--extra-vars", DRIVER, playbook=str(playbook)).expect_success()
-    host = lab.inventory().workers[0]
-    assert host.run("systemctl is-active containerd").strip() == "active"
-    assert "580.178.04" in host.run("cat /proc/driver/nvidia/version")
-    assert homes(host) == {"/usr/local/cuda-12.9"}
-    play(inventory, "--extra-vars", DRIVER, playbook=str(playbook)).expect_unchanged()
-    remove = json.dumps({"cuda_toolkit_versions": [], "cuda_toolkit_remove": ["12.9"]})
-    play(inventory, "--extra-vars", DRIVER, "--extra-vars", remove, playbook=str(playbook)).expect_success()
-    assert homes(host) == set()
-
-
-def test_check_mode_predicts_and_changes_nothing(built: Built, host: Host) -> None:
+def test_check_mode_predicts_the_toolkits_and_changes_nothing(built: Built, host: Host) -> None:
     run = cuda(built, host, "--check", versions=[OLD, NEW]).expect_success()
     assert run.changed()
     assert homes(host) == set()
 
 
-def test_what_the_driver_does_not_run_natively_is_refused_when_asked_for_that(built: Built, host: Host) -> None:
+def test_a_toolkit_without_native_support_is_refused_if_native_is_required(built: Built, host: Host) -> None:
     for versions, words in (([AHEAD], "is older than CUDA 13.1.1 requires"), (["14.0.0"], "not in the table")):
         run = cuda(built, host, versions=versions, accept=["native"])
         assert run.status != 0
@@ -122,7 +86,7 @@ def test_what_the_driver_does_not_run_natively_is_refused_when_asked_for_that(bu
     assert homes(host) == set()
 
 
-def test_two_side_by_side_with_the_older_as_default(built: Built, host: Host) -> None:
+def test_two_toolkits_are_installed_together_and_the_older_one_is_the_default(built: Built, host: Host) -> None:
     run = cuda(built, host, versions=[OLD, NEW], default=OLD).expect_success()
     assert "CUDA 12.9.1: native" in run.output
     assert homes(host) == {"/usr/local/cuda-12.9", "/usr/local/cuda-13.0"}
@@ -135,8 +99,8 @@ def test_two_side_by_side_with_the_older_as_default(built: Built, host: Host) ->
     cuda(built, host, versions=[OLD, NEW], default=OLD).expect_unchanged()
 
 
-def test_each_shell_has_its_own_toolkit_at_the_same_time(host: Host) -> None:
-    """Use the commands of docs/cuda.md in two shells, each of which waits for the other."""
+def test_two_shells_use_different_toolkits_simultaneously(host: Host) -> None:
+    """The commands of docs/cuda.md run in two shells, each of which waits for the other."""
     guide = (ROOT / "docs" / "cuda.md").read_text()
     (block,) = [part for part in guide.split("```sh\n")[1:] if part.startswith("export CUDA_HOME=")]
     words = block.split("```")[0]
@@ -154,7 +118,7 @@ def test_each_shell_has_its_own_toolkit_at_the_same_time(host: Host) -> None:
         assert version in shown and f"/usr/local/cuda-{minor}/lib64/{library}" in shown
 
 
-def test_another_default_and_the_library_path_when_asked_for(built: Built, host: Host) -> None:
+def test_the_default_toolkit_and_the_library_path_can_be_changed(built: Built, host: Host) -> None:
     cuda(built, host, versions=[OLD, NEW], library_path=True).expect_success()
     assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
     assert "/usr/local/cuda/lib64" in host.run("bash -lc 'echo \"$LD_LIBRARY_PATH\"'")
@@ -162,14 +126,14 @@ def test_another_default_and_the_library_path_when_asked_for(built: Built, host:
     assert "LD_LIBRARY_PATH" not in host.run(f"cat {PROFILE}")
 
 
-def test_minor_version_compatibility_says_what_is_lost(built: Built, host: Host) -> None:
+def test_minor_version_compatibility_is_reported_with_its_limits(built: Built, host: Host) -> None:
     run = cuda(built, host, versions=[OLD, NEW, AHEAD], default=NEW).expect_success()
     told = " ".join(run.output.split())
     assert "minor version compatibility" in told and "lacks features that need the newer driver" in told
     assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
 
 
-def test_removing_one_leaves_the_others(built: Built, host: Host) -> None:
+def test_removing_one_toolkit_leaves_the_others(built: Built, host: Host) -> None:
     predicted = cuda(built, host, "--check", versions=[NEW, AHEAD], remove=["12.9"]).expect_success()
     assert predicted.changed() and "/usr/local/cuda-12.9" in homes(host)
     cuda(built, host, versions=[NEW, AHEAD], default=NEW, remove=["12.9"]).expect_success()
@@ -179,8 +143,8 @@ def test_removing_one_leaves_the_others(built: Built, host: Host) -> None:
     cuda(built, host, versions=[NEW, AHEAD], default=NEW, remove=["12.9"]).expect_unchanged()
 
 
-def test_pods_with_two_toolkits_run_side_by_side_regardless_of_their_requirements(built: Built, host: Host) -> None:
-    """With CDI, the toolkit does not compare NVIDIA_REQUIRE_CUDA, which CUDA's images set, with the driver."""
+def test_pods_with_different_toolkits_run_together_regardless_of_their_requirements(built: Built, host: Host) -> None:
+    """With CDI, the toolkit does not compare NVIDIA_REQUIRE_CUDA, which CUDA images set, with the driver."""
     pods = {"old-cuda": "cuda>=9.0", "new-cuda": "cuda>=99.0"}
     try:
         for name, required in pods.items():
@@ -194,8 +158,10 @@ def test_pods_with_two_toolkits_run_side_by_side_regardless_of_their_requirement
             built.cluster.delete_pod(name)
 
 
-def test_the_toolkit_checks_requirements_of_images_only_without_cdi(built: Built, host: Host, tmp_path: Path) -> None:
-    """Run NVIDIA's own nvidia-container-runtime on the host in both modes that docs/cuda.md describes."""
+def test_the_container_toolkit_checks_requirements_of_images_only_without_cdi(
+    built: Built, host: Host, tmp_path: Path
+) -> None:
+    """NVIDIA's own nvidia-container-runtime runs on the host in both modes of docs/cuda.md."""
     (tmp_path / "cuda.c").write_text(LIBCUDA)
     library = tmp_path / "libcuda.so.1"
     command = ["gcc", "-shared", "-fPIC", "-nostdlib", "-o", str(library), str(tmp_path / "cuda.c")]
@@ -224,7 +190,7 @@ def test_the_toolkit_checks_requirements_of_images_only_without_cdi(built: Built
     host.run("rm -rf /tmp/require")
 
 
-def test_toolkits_that_ubuntus_repository_never_had_are_refused(built: Built, host: Host) -> None:
+def test_toolkits_older_than_ubuntus_repository_are_refused_with_an_alternative(built: Built, host: Host) -> None:
     run = cuda(built, host, versions=["11.2.2", "11.3.1"])
     assert run.status != 0 and not run.changed()
     for version in ("11.2.2", "11.3.1"):
@@ -232,7 +198,7 @@ def test_toolkits_that_ubuntus_repository_never_had_are_refused(built: Built, ho
     assert "docker.io/nvidia/cuda" in run.failures() and "Nothing was changed" in run.failures()
 
 
-def test_the_driver_is_untouched_and_all_toolkits_can_go(built: Built, host: Host) -> None:
+def test_all_toolkits_can_be_removed_without_touching_the_driver(built: Built, host: Host) -> None:
     cuda(built, host, remove=["13.0", "13.1"]).expect_success()
     assert homes(host) == set()
     assert host.attempt(f"test -e {PROFILE}").returncode != 0

@@ -1,7 +1,7 @@
-"""The distribution's driver with its real packages, headers and DKMS, built for the distribution's own kernel.
+"""The distribution's driver from real packages, headers and DKMS, built for the distribution's own kernel.
 
-Debian 12 builds its proprietary modules; nothing is loaded, because a container has no kernel of its own. The open
-modules of Debian 12 and 13 don't build against their current kernels, which has to be named.
+Debian 12 builds its proprietary modules, which are not loaded: a container has no kernel of its own. The open modules
+of Debian 12 and 13 don't build for their current kernels, which the error must say.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def lab() -> Iterator[Lab]:
 
 
 def install(lab: Lab, node: str, version: str, *arguments: str) -> Run:
-    """Run preflight and the driver's role alone on one node."""
+    """Run preflight and the driver role on one node only."""
     playbook = lab.directory / "driver.yml"
     playbook.write_text(PLAYBOOK)
     source = ["--extra-vars", f"nvidia_driver_source=distribution nvidia_driver_version={version}"]
@@ -59,13 +59,13 @@ def install(lab: Lab, node: str, version: str, *arguments: str) -> Run:
 
 
 def offered(host: Host, package: str) -> str:
-    """Return the driver version that the distribution has, without epoch and revision."""
+    """Return the distribution's driver version without epoch and revision."""
     host.run(f"{NON_FREE} 2>/dev/null || true; apt-get update -qq", 300)
     found = host.run(f"apt-cache show --no-all-versions {package} | sed -n 's/^Version: //p'").strip()
     return found.rpartition("-")[0].rpartition(":")[2]
 
 
-def test_without_non_free_it_is_said_before_anything_changes(lab: Lab) -> None:
+def test_missing_non_free_is_reported_before_anything_changes(lab: Lab) -> None:
     run = install(lab, "old", "535.261.03")
     assert run.status != 0
     assert "non-free" in run.failures()
@@ -84,8 +84,8 @@ def test_open_modules_that_do_not_build_are_refused_by_name(lab: Lab, node: str,
     assert not run.changed()
 
 
-def test_parts_of_an_older_driver_stay_together(lab: Lab) -> None:
-    """The security archive has newer parts than the open modules, which ask for exactly theirs."""
+def test_packages_of_an_older_driver_are_installed_in_the_same_version(lab: Lab) -> None:
+    """The security archive has newer packages, but the open modules depend on their exact version."""
     host, names = lab.inventory().hosts["old"], ("nvidia-open-kernel-dkms", "libcuda1", "nvidia-smi")
     version = offered(host, names[0])
     if offered(host, names[2]) == version:
@@ -99,7 +99,7 @@ def test_parts_of_an_older_driver_stay_together(lab: Lab) -> None:
     host.run(f"{written} && {simulate}; done=$?; rm {PREFERENCES}; exit $done")
 
 
-def test_debian_12_builds_its_own_driver(lab: Lab) -> None:
+def test_debian_12_builds_its_own_driver_modules(lab: Lab) -> None:
     host = lab.inventory().hosts["old"]
     release = host.run("uname -r").strip()
     version = offered(host, "nvidia-kernel-dkms")
@@ -107,7 +107,7 @@ def test_debian_12_builds_its_own_driver(lab: Lab) -> None:
     built = [line for line in host.run("dkms status").splitlines() if version in line]
     assert built and all(line.endswith(f"{release}, x86_64: installed") for line in built), run.failures()
     assert host.run("dpkg-query -W -f '${db:Status-Abbrev}' linux-headers-cloud-amd64").strip() == "ii"
-    # The kernel is the machine's below, which takes no module of another release.
+    # The running kernel is that of the host below, which loads no modules of another release.
     assert run.status != 0
     assert "Error while loading the NVIDIA driver" in run.failures()
 

@@ -1,4 +1,4 @@
-"""Docker Engine on a machine in no cluster: predicted, installed, changed under a container, verified, removed."""
+"""Docker Engine on a machine without a cluster: predicted, installed, changed with a running container, removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def inventory(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The lab's host in the group docker, and in no other."""
+    """The lab's host in the group docker only."""
     text = lab.path.read_text()
     host = next(line for line in text.splitlines() if line.startswith("solo "))
     path = tmp_path_factory.mktemp("docker") / "docker.ini"
@@ -52,14 +52,14 @@ def since(host: Host) -> str:
     return host.run("systemctl show --value --property=InvocationID docker").strip()
 
 
-def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
+def test_check_mode_predicts_docker_and_changes_nothing(inventory: Path, host: Host) -> None:
     run = docker(inventory, "--check", "--diff").expect_success()
     assert "Configure and install Docker" in {task.rpartition(" : ")[2] for task in run.changed_tasks()}
     assert host.run("command -v docker || true").strip() == ""
     assert host.run("ls /etc/docker 2>/dev/null || true").strip() == ""
 
 
-def test_a_rootless_docker_is_refused_by_name(inventory: Path, host: Host) -> None:
+def test_a_rootless_docker_is_refused(inventory: Path, host: Host) -> None:
     unit = ".config/systemd/user/docker.service"
     host.run(f"mkdir -p ~/{unit.rpartition('/')[0]} && touch ~/{unit}")
     run = docker(inventory)
@@ -68,7 +68,7 @@ def test_a_rootless_docker_is_refused_by_name(inventory: Path, host: Host) -> No
     host.run(f"rm ~/{unit}")
 
 
-def test_docker_hands_out_every_gpu(inventory: Path, host: Host, image: str) -> None:
+def test_docker_gives_containers_every_gpu(inventory: Path, host: Host, image: str) -> None:
     run = docker(inventory).expect_success()
     assert "Docker hands out 2 of 2 GPUs" in run.output and "simulated" in run.output
     assert host.run("sudo docker version --format '{{.Server.Version}}'").strip() == VERSION
@@ -86,7 +86,7 @@ def test_a_second_run_changes_and_restarts_nothing(inventory: Path, host: Host) 
     assert since(host) == before
 
 
-def test_a_user_builds_images_without_sudo(inventory: Path, host: Host, image: str) -> None:
+def test_a_user_of_the_group_docker_builds_images_without_sudo(inventory: Path, host: Host, image: str) -> None:
     user = host.variables["ansible_user"]
     docker(inventory, users=[user], verify=False).expect_success()
     docker(inventory, users=[user], verify=False).expect_unchanged()
@@ -109,7 +109,7 @@ def test_nvidia_visible_devices_is_honored_only_on_request(inventory: Path, host
     assert "UUID" not in host.run(listed)
 
 
-def test_what_a_reload_is_enough_for_restarts_nothing(inventory: Path, host: Host) -> None:
+def test_settings_that_a_reload_applies_cause_no_restart(inventory: Path, host: Host) -> None:
     before = since(host)
     mirror = {"registry_mirrors": ["https://mirror.example"], "gpus": "runtime", "verify": False}
     assert docker(inventory, **mirror).expect_success().changed()
@@ -119,7 +119,7 @@ def test_what_a_reload_is_enough_for_restarts_nothing(inventory: Path, host: Hos
     assert "nvidia" in said["Runtimes"]
 
 
-def test_a_restart_that_would_end_containers_is_refused_and_they_are_named(
+def test_a_restart_that_would_end_containers_is_refused_with_their_names(
     inventory: Path, host: Host, image: str
 ) -> None:
     host.run(f"sudo docker run --detach --name notebook --network none --entrypoint sleep {image} infinity")
@@ -129,14 +129,14 @@ def test_a_restart_that_would_end_containers_is_refused_and_they_are_named(
     assert run.status != 0 and "running containers notebook (" in run.failures()
     assert since(host) == before and "10m" not in host.run("cat /etc/docker/daemon.json")
     docker(inventory, **limits, disruption_policy="restart").expect_success()
-    # What this collection wrote may change, and goes when it is not wanted any more, mirrors and max-file here.
+    # Settings that this collection wrote are changed, and removed when no longer requested (here mirrors and max-file).
     assert since(host) != before
     written = json.loads(host.run("cat /etc/docker/daemon.json"))
     assert written["log-opts"] == {"max-size": "10m"} and "registry-mirrors" not in written
     host.run("sudo docker rm --force notebook")
 
 
-def test_settings_of_another_hand_stay_and_those_that_say_otherwise_are_named(inventory: Path, host: Host) -> None:
+def test_unmanaged_settings_stay_and_conflicting_ones_are_named(inventory: Path, host: Host) -> None:
     host.run('echo \'{"log-opts": {"max-size": "1m"}, "bip": "10.77.0.1/24"}\' | sudo tee /etc/docker/daemon.json')
     run = docker(inventory, daemon_settings={"log-driver": "journald"}, replace_settings=True)
     assert run.status != 0 and "journald does not have the options max-size" in run.failures()
@@ -155,7 +155,7 @@ def test_docker_starts_with_a_log_driver_that_has_no_limits(inventory: Path, hos
     docker(inventory, verify=False).expect_unchanged()
 
 
-def test_wrong_settings_are_one_error_before_anything_changes(inventory: Path) -> None:
+def test_invalid_settings_are_one_error_before_anything_changes(inventory: Path) -> None:
     wrong: dict[str, object] = {
         "version": "1.2.3",
         "default_runtime": "nvidia",
@@ -171,7 +171,7 @@ def test_wrong_settings_are_one_error_before_anything_changes(inventory: Path) -
         assert words in run.failures()
 
 
-def test_removal_keeps_the_data_and_says_so(inventory: Path, host: Host) -> None:
+def test_removal_keeps_the_data_and_prints_its_location(inventory: Path, host: Host) -> None:
     drop_ins = "/etc/systemd/system/docker.service.d"
     host.run(f"sudo mkdir -p {drop_ins} && sudo touch {drop_ins}/50-gpulab-proxy.{{conf,env}} {drop_ins}/own.conf")
     run = docker(inventory, state="absent").expect_success()
@@ -183,7 +183,7 @@ def test_removal_keeps_the_data_and_says_so(inventory: Path, host: Host) -> None
     docker(inventory, state="absent").expect_unchanged()
 
 
-def test_docker_joins_a_node_of_a_cluster_and_disturbs_nothing(lab: Lab, host: Host, tmp_path: Path) -> None:
+def test_docker_can_be_installed_on_a_cluster_node_without_disturbing_it(lab: Lab, host: Host, tmp_path: Path) -> None:
     play(lab.path).expect_success()
     node = tmp_path / "node.ini"
     node.write_text(lab.path.read_text().replace("[all:vars]", "[docker]\nsolo\n\n[all:vars]"))

@@ -1,4 +1,4 @@
-"""GPUs that a DRA driver offers: Kubernetes' own test driver, under the name of NVIDIA's, next to the device plugin."""
+"""GPUs of a DRA driver: Kubernetes' example driver under the name of NVIDIA's, next to the device plugin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CLASS: dict[str, Any] = {
     "metadata": {"name": DRIVER},
     "spec": {
         "selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}],
-        # As NVIDIA's chart does outside of the GPU Operator.
+        # As NVIDIA's chart does without the GPU Operator.
         "extendedResourceName": "nvidia.com/gpu",
     },
 }
@@ -69,7 +69,7 @@ def wait_until(good: Any, words: str) -> None:
 
 
 def start_driver(site: Site) -> None:
-    """Run the driver on the host, as its README does outside of a cluster."""
+    """Run the driver on the host, as its README describes for use outside of a cluster."""
     with dra_driver.program().open("rb") as program:
         command = [*site.host.ssh(), "cat > /tmp/dra-test-driver"]
         subprocess.run(command, stdin=program, check=True, timeout=120)
@@ -99,14 +99,16 @@ def site() -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("playbook", ["site.yml", "playbooks/plan.yml"])
-def test_a_plugin_and_slices_on_one_node_are_refused_with_two_ways_out(site: Site, playbook: str) -> None:
+def test_a_device_plugin_and_resource_slices_on_one_node_are_refused_with_two_remedies(
+    site: Site, playbook: str
+) -> None:
     words = refused(site.lab.path, playbook=playbook)
     assert f"The GPUs of {NODE} would be offered to pods twice" in words
     assert "takes the name nvidia.com/gpu" in words
     assert "resources.gpus.enabled=false" in words and f"{LEFT_OUT}=false" in words
 
 
-def test_a_pod_that_holds_a_gpu_by_a_claim_is_not_interrupted(site: Site) -> None:
+def test_a_pod_that_holds_a_gpu_through_a_claim_is_not_interrupted(site: Site) -> None:
     cluster = site.cluster
     cluster.kubectl("label", "node", NODE, f"{LEFT_OUT}=false")
     wait_until(lambda: site.plugin_pods() == [], f"the device plugin still has a pod on {NODE}")
@@ -127,7 +129,7 @@ def test_a_pod_that_holds_a_gpu_by_a_claim_is_not_interrupted(site: Site) -> Non
     assert not cluster.get("node", NODE)["spec"].get("unschedulable")
 
 
-def test_without_the_slices_the_device_plugin_serves_again(site: Site) -> None:
+def test_the_device_plugin_offers_gpus_again_after_the_slices_are_removed(site: Site) -> None:
     cluster = site.cluster
     cluster.delete_pod("claimant")
     cluster.kubectl("delete", "resourceclaim", "one-gpu", "--timeout=60s")

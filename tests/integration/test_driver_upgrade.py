@@ -1,4 +1,4 @@
-"""The driver of a cluster in use: changed node by node, never under a pod unasked, and back where the new one fails."""
+"""Driver upgrades of a cluster in use: one node after the other, no pod interrupted without consent, rollback."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Park:
         return found
 
     def in_use(self, name: str) -> bool:
-        """Whether a node is as it was before any upgrade."""
+        """Assert that a node is as it was before any upgrade."""
         node = self.node(name)
         known = {**node["metadata"].get("annotations", {}), **node["metadata"]["labels"]}
         return ANNOTATION not in known and not node["spec"].get("unschedulable")
 
     def versions(self) -> dict[str, str]:
-        """Return what nvidia-smi says on each worker."""
+        """Return nvidia-smi's output on each worker."""
         query = "nvidia-smi --query-gpu=driver_version --format=csv,noheader | sort -u"
         return {host.name: host.run(query).strip() for host in self.inventory.workers}
 
@@ -57,18 +57,18 @@ def park() -> Iterator[Park]:
         yield Park(lab, inventory, Cluster.of(inventory))
 
 
-def test_a_second_upgrade_to_what_is_there_changes_nothing(park: Park) -> None:
+def test_an_upgrade_to_the_installed_version_changes_nothing(park: Park) -> None:
     run = park.upgrade(OLD).expect_unchanged()
     assert run.failures() == ""
 
 
-def test_site_names_the_playbook_that_changes_a_driver(park: Park) -> None:
+def test_site_yml_names_the_playbook_that_changes_a_driver(park: Park) -> None:
     run = play(park.lab.path, "-e", f"nvidia_driver_version={NEW}")
     assert run.status != 0 and "gpulab.kubernetes.upgrade_driver" in run.output
     assert not run.changed()
 
 
-def test_running_pods_are_not_interrupted_unasked(park: Park) -> None:
+def test_running_pods_are_not_interrupted_by_default(park: Park) -> None:
     park.cluster.apply(*gpu_deployment("train", budget=True))
     pod = park.cluster.pod_of("train")
     node = pod["spec"]["nodeName"]
@@ -80,7 +80,7 @@ def test_running_pods_are_not_interrupted_unasked(park: Park) -> None:
     assert park.cluster.pod_of("train")["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_a_drain_that_is_not_granted_gives_the_node_back(park: Park) -> None:
+def test_a_drain_that_a_disruption_budget_blocks_releases_the_node(park: Park) -> None:
     pod = park.cluster.pod_of("train")
     node = pod["spec"]["nodeName"]
     run = park.upgrade(
@@ -93,7 +93,7 @@ def test_a_drain_that_is_not_granted_gives_the_node_back(park: Park) -> None:
     assert park.versions()[node] == OLD
 
 
-def test_drained_one_node_after_the_other_and_the_job_goes_on(park: Park) -> None:
+def test_nodes_are_drained_one_after_the_other_and_the_job_continues(park: Park) -> None:
     park.cluster.kubectl("delete", "poddisruptionbudget", "train")
     before = park.cluster.pod_of("train")
     foreseen = park.upgrade(NEW, "--check", "-e", "cluster_disruption_policy=drain").expect_success()
@@ -110,12 +110,12 @@ def test_drained_one_node_after_the_other_and_the_job_goes_on(park: Park) -> Non
         assert host.run("systemctl is-active nvidia-cdi-refresh.path").strip() == "active"
 
 
-def test_afterwards_nothing_is_left_to_do(park: Park) -> None:
+def test_after_the_upgrade_nothing_is_left_to_do(park: Park) -> None:
     park.upgrade(NEW).expect_unchanged()
     play(park.lab.path, "-e", f"nvidia_driver_version={NEW}").expect_unchanged()
 
 
-def test_a_node_that_was_cordoned_stays_so_through_a_downgrade(park: Park) -> None:
+def test_a_cordoned_node_stays_cordoned_through_a_downgrade(park: Park) -> None:
     park.cluster.kubectl("cordon", "gpu1")
     park.upgrade(OLD).expect_success()
     assert park.versions() == {"gpu1": OLD, "gpu2": OLD}
@@ -127,7 +127,9 @@ def test_a_node_that_was_cordoned_stays_so_through_a_downgrade(park: Park) -> No
 
 
 @pytest.mark.parametrize(("fault", "words"), [("load", "could not insert"), ("dkms", "implicit declaration")])
-def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park, fault: str, words: str) -> None:
+def test_a_driver_that_fails_is_rolled_back_and_the_other_nodes_are_not_changed(
+    park: Park, fault: str, words: str
+) -> None:
     park.lab.fault("gpu1", f"{fault}:{NEW}")
     run = park.upgrade(NEW)
     assert run.status != 0
@@ -144,7 +146,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
     play(park.lab.path).expect_unchanged()
 
 
-# Each is a place of its own: before the drain, with the driver gone, packages half changed, before the verification.
+# Different points of an upgrade: before the drain, without a driver, packages partly changed, before the verification.
 @pytest.mark.parametrize(
     "task",
     [
@@ -154,7 +156,7 @@ def test_a_driver_that_fails_goes_back_and_the_others_are_left_alone(park: Park,
         "node_change : Let the pods return that have left the node",
     ],
 )
-def test_interrupted_anywhere_the_next_run_goes_on(park: Park, task: str) -> None:
+def test_the_next_run_resumes_an_upgrade_that_was_interrupted_anywhere(park: Park, task: str) -> None:
     version = NEW if park.versions()["gpu2"] == OLD else OLD
     run = park.upgrade(version, "--limit", "gpu2", env={"GPULAB_KILL_AT": f"gpulab.kubernetes.{task}"})
     assert any(event["event"] == "killed" for event in run.events), f"not killed at {task}\n{run.tail()}"
@@ -165,6 +167,6 @@ def test_interrupted_anywhere_the_next_run_goes_on(park: Park, task: str) -> Non
     park.upgrade(version, "--limit", "gpu2").expect_unchanged()
 
 
-def test_the_driver_is_one_again_and_site_has_nothing_to_do(park: Park) -> None:
+def test_an_upgrade_makes_all_drivers_equal_again_and_site_yml_changes_nothing(park: Park) -> None:
     park.upgrade(OLD).expect_success()
     play(park.lab.path).expect_unchanged()

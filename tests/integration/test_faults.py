@@ -1,4 +1,4 @@
-"""Faults of GPUs: never passed over in silence; host, GPU and cause are named."""
+"""GPU faults are never ignored: the error names host, GPU and cause."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def lost(built: Built) -> Iterator[tuple[str, str]]:
     built.lab.fault(node, "clear")
 
 
-def test_a_lost_gpu_fails_the_proof_and_is_named(built: Built, lost: tuple[str, str]) -> None:
+def test_a_lost_gpu_fails_the_verification_and_is_named(built: Built, lost: tuple[str, str]) -> None:
     node, uuid = lost
     run = play(built.lab.path, playbook="playbooks/verify.yml")
     assert run.status != 0
     assert node in run.failures()
     assert "GPU is lost" in run.failures()
     found = report(built)
-    # The device plugin gives none of the host's GPUs away as long as it can't read one of them.
+    # The device plugin allocates none of the host's GPUs while it can't read one of them.
     missing = {d["uuid"]: d["reason"] for d in found["hosts"][node]["devices"] if d["state"] == "missing"}
     assert uuid in missing
     assert all(missing.values())
@@ -52,7 +52,7 @@ def test_a_lost_gpu_fails_the_proof_and_is_named(built: Built, lost: tuple[str, 
     assert states == {name: ["proven"] * count for name, count in others.items()}
 
 
-def test_when_the_fault_is_gone_the_proof_passes_again_as_the_report_advises(built: Built) -> None:
+def test_the_verification_passes_again_after_the_fault_is_fixed_as_the_report_advises(built: Built) -> None:
     advice = "persists until the plugin restarts"
     run = play(built.lab.path, playbook="playbooks/verify.yml")
     assert run.status != 0
@@ -64,7 +64,7 @@ def test_when_the_fault_is_gone_the_proof_passes_again_as_the_report_advises(bui
     assert report(built)["totals"]["proven"] == sum(built.inventory.expected_gpus().values())
 
 
-def test_zero_allocatable_gpus_never_pass(built: Built) -> None:
+def test_a_node_without_allocatable_gpus_fails_the_verification(built: Built) -> None:
     namespace, name = device_plugin(built)
     where = ("patch", "daemonset", name, "--namespace", namespace, "--patch")
     built.cluster.kubectl(*where, '{"spec":{"template":{"spec":{"nodeSelector":{"nowhere":"true"}}}}}')

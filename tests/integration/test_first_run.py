@@ -1,4 +1,4 @@
-"""The first run as a person has it: a shipped inventory, an ordinary user on a laptop, a sudo password on the hosts."""
+"""The first run of a user: a shipped inventory, an ordinary user on a laptop, a sudo password on the hosts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from support.laptop import Laptop, laptop, only_ssh
 from support.play import Run
 
 SPECS = Path(__file__).parent / "specs"
+FIRST_RUN = "/var/lib/gpulab/first-run"
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Machines, the shipped inventory that describes them, whether a firewall lets SSH alone through to them, and
-    which of them has sudo-rs.
+    """Machines, and the shipped inventory that describes them.
+
+    A scene also tells whether a firewall only lets SSH through to the machines, and which of them has sudo-rs.
     """
 
     name: str
@@ -46,7 +48,7 @@ SCENES = (
 
 @dataclass(frozen=True)
 class Machines:
-    """The machines of a scene, bare until `first` is asked for."""
+    """The machines of a scene, bare until a test uses `first`."""
 
     scene: Scene
     lab: Lab
@@ -61,7 +63,7 @@ class Machines:
         return self.lab.inventory()
 
     def set_on(self, host: str, setting: str) -> None:
-        """Add a setting to a host's line of the inventory."""
+        """Add a variable to a host's line in the inventory."""
         text, found = re.subn(rf"^({host} .*)$", rf"\1 {setting}", self.path.read_text(), flags=re.MULTILINE)
         assert found == 1, text
         self.path.write_text(text)
@@ -78,7 +80,7 @@ def machines(request: pytest.FixtureRequest) -> Iterator[Machines]:
         yield Machines(scene, lab, user, user.inventory(lab, scene.shipped))
 
 
-def test_where_only_ssh_leads_to_the_machines_the_tunnel_is_named_before_anything_changes(machines: Machines) -> None:
+def test_if_only_ssh_reaches_the_machines_the_tunnel_is_suggested_before_anything_changes(machines: Machines) -> None:
     if not machines.scene.firewall:
         pytest.skip("everything leads to these machines")
     run = machines.user.play(machines.path)
@@ -89,7 +91,7 @@ def test_where_only_ssh_leads_to_the_machines_the_tunnel_is_named_before_anythin
         assert expected in words, words
 
 
-def test_where_sudo_is_sudo_rs_the_original_is_named_before_anything_changes(machines: Machines) -> None:
+def test_if_sudo_is_sudo_rs_the_original_sudo_is_suggested_before_anything_changes(machines: Machines) -> None:
     host = machines.scene.sudo_rs
     if not host:
         pytest.skip("these machines have the original sudo")
@@ -98,7 +100,7 @@ def test_where_sudo_is_sudo_rs_the_original_is_named_before_anything_changes(mac
     assert run.status != 0
     assert run.changed() == set()
     words = run.failures()
-    # Ansible itself says no more than that it waited for a prompt.
+    # Ansible's own message only says that it waited for a prompt.
     for expected in (host, "sudo-rs", "ansible_become_exe=sudo.ws"):
         assert expected in words, words
 
@@ -111,20 +113,20 @@ def first(machines: Machines) -> Run:
 
 
 @pytest.mark.usefixtures("first")
-def test_every_gpu_is_proven_by_a_pod(machines: Machines) -> None:
+def test_every_gpu_is_verified_by_a_pod(machines: Machines) -> None:
     expected = machines.inventory().expected_gpus()
     assert json.loads(machines.user.report.read_text())["totals"]["proven"] == sum(expected.values())
     assert Cluster.of(machines.inventory()).allocatable_gpus() == expected
 
 
 @pytest.mark.usefixtures("first")
-def test_all_gpu_hosts_have_one_driver_that_each_of_their_repositories_holds(machines: Machines) -> None:
+def test_all_gpu_hosts_get_the_same_driver_version(machines: Machines) -> None:
     hosts = [machines.inventory().hosts[name] for name in machines.inventory().expected_gpus()]
     loaded = {host.run("sed -n 's/^NVRM.* \\([0-9.]*[0-9]\\) .*/\\1/p' /proc/driver/nvidia/version") for host in hosts}
     assert len(loaded) == 1
 
 
-def test_it_ends_with_a_kubeconfig_for_the_user_alone_and_with_what_to_do_next(machines: Machines, first: Run) -> None:
+def test_the_run_ends_with_a_private_kubeconfig_and_the_next_steps(machines: Machines, first: Run) -> None:
     kept = machines.path.with_name(f"{machines.path.stem}-admin.conf")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     address = machines.inventory().control_plane.run("hostname -I").split()
@@ -134,10 +136,30 @@ def test_it_ends_with_a_kubeconfig_for_the_user_alone_and_with_what_to_do_next(m
 
 
 @pytest.mark.usefixtures("first")
-def test_nothing_was_done_as_root_on_the_laptop(machines: Machines) -> None:
+def test_nothing_ran_as_root_on_the_laptop(machines: Machines) -> None:
     assert machines.user.files_of_others() == []
 
 
 @pytest.mark.usefixtures("first")
+def test_what_was_there_before_is_recorded_on_each_host(machines: Machines) -> None:
+    for host, text in records(machines).items():
+        entries = [json.loads(line) for line in text.splitlines()]
+        before = {(entry["kind"], entry["name"]): entry["before"] for entry in entries}
+        assert len(before) == len(entries), host
+        assert before["package", "kubelet"] is None and before["file", "/etc/containerd/config.toml"] is None
+        assert before["file", "/etc/fstab"]["mode"] == "0644"
+        # The lab's machines have swap, which the run turns off.
+        run = machines.inventory().hosts[host].run
+        assert re.search(r"^/\S+ none swap ", run(f"cat {FIRST_RUN}/files/etc/fstab"), flags=re.MULTILINE)
+        assert run(f"stat --format=%a {FIRST_RUN} {FIRST_RUN}/record.jsonl").split() == ["700", "600"]
+
+
+def records(machines: Machines) -> dict[str, str]:
+    return {name: host.run(f"cat {FIRST_RUN}/record.jsonl") for name, host in machines.inventory().hosts.items()}
+
+
+@pytest.mark.usefixtures("first")
 def test_a_second_run_changes_nothing(machines: Machines) -> None:
+    before = records(machines)
     machines.play().expect_unchanged()
+    assert records(machines) == before

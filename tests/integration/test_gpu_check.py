@@ -1,4 +1,4 @@
-"""The kit of gpu-check on machines with simulated GPUs: everything comparable agrees, and what differs is named."""
+"""The gpu-check kit on machines with simulated GPUs: all comparable values agree, and differences are named."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ROLES = """
     - gpulab.kubernetes.nvidia_container_toolkit
 """
 KIT = "/opt/kit/gpu-check"
-# What a run could leave behind.
+# Paths that a run could leave behind.
 TRACES = "find /etc /run/cdi -printf '%p %T@\\n' | sort; find /dev -name 'nvidia*' | sort; ls -A /tmp /run"
 PARTS = ["readers", "kernel", "readers in use", "CDI specification", "modules", "isolation", "training"]
-# They need a GPU that computes.
+# These parts need a GPU that computes.
 NOT_RUN = ("kernel", "readers in use", "training")
 
 
@@ -69,7 +69,7 @@ def host(lab: Lab) -> Host:
 
 
 def check(host: Host, *arguments: str, prefix: str = "") -> tuple[int, str]:
-    """Run the unpacked kit and return its exit status and what it printed."""
+    """Run the unpacked kit and return its exit status and output."""
     words = " ".join(arguments)
     done = host.attempt(f"cd /root && {prefix} python3 {KIT}/gpu-check {words} 2>&1", timeout=200)
     return done.returncode, done.stdout
@@ -84,12 +84,12 @@ def states(found: dict[str, Any]) -> dict[str, str]:
     return {part["name"]: part["state"] for part in found["parts"]}
 
 
-def test_kit_is_small(archive: Path) -> None:
+def test_the_kit_is_small(archive: Path) -> None:
     assert archive.stat().st_size <= 50e6
 
 
 @pytest.mark.parametrize(("name", "model"), [("gpu1", "Tesla T4"), ("gpu2", "NVIDIA A100-SXM4-40GB")])
-def test_everything_comparable_agrees(lab: Lab, name: str, model: str) -> None:
+def test_all_comparable_values_agree(lab: Lab, name: str, model: str) -> None:
     host = lab.inventory().hosts[name]
     before = host.run(TRACES)
     status, printed = check(host)
@@ -113,7 +113,7 @@ def test_everything_comparable_agrees(lab: Lab, name: str, model: str) -> None:
     assert host.run(TRACES) == before
 
 
-def test_mig_is_compared(lab: Lab) -> None:
+def test_mig_devices_are_compared(lab: Lab) -> None:
     host = lab.inventory().hosts["gpu2"]
     host.run("nvidia-smi -i 0 -mig 1 && nvidia-smi mig -i 0 -cgi 9,14,19 -C")
     host.run("systemctl start nvidia-cdi-refresh.service")
@@ -125,7 +125,7 @@ def test_mig_is_compared(lab: Lab) -> None:
     assert {"mig -lgip", "mig -lgipp", "mig -lgi", "mig -lci"} < set(readers["compared"])
 
 
-def test_archive_identifies_no_machine(host: Host) -> None:
+def test_the_archive_identifies_no_machine(host: Host) -> None:
     check(host)
     packed = subprocess.run([*host.ssh(), "sudo cat /root/gpu-check-raw.tar.gz"], check=True, capture_output=True)
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
@@ -151,7 +151,9 @@ def test_archive_identifies_no_machine(host: Host) -> None:
         ("_nvidia/cdi.py", 'f"{kind}="', '"none"', "nvidia_cdi_spec: devices is []"),
     ],
 )
-def test_a_broken_reader_is_a_difference(host: Host, file: str, text: str, replacement: str, words: str) -> None:
+def test_a_broken_reader_is_reported_as_a_difference(
+    host: Host, file: str, text: str, replacement: str, words: str
+) -> None:
     path = f"{KIT}/ansible_collections/gpulab/kubernetes/plugins/module_utils/{file}"
     code = host.run(f"cat {path}")
     assert text in code
@@ -198,7 +200,7 @@ def test_a_lost_gpu_is_one_error(lab: Lab, host: Host) -> None:
         ),
     ],
 )
-def test_what_prevents_a_run_is_one_error(host: Host, damage: str, restore: str, words: str) -> None:
+def test_each_obstacle_to_a_run_is_one_error(host: Host, damage: str, restore: str, words: str) -> None:
     host.run(damage.format(kit=KIT))
     try:
         status, printed = check(host, prefix="TMPDIR=/mnt/small" if "/mnt/small" in words else "")
@@ -208,7 +210,7 @@ def test_what_prevents_a_run_is_one_error(host: Host, damage: str, restore: str,
     assert words in printed
 
 
-def test_without_a_driver_there_is_one_sentence(lab: Lab, host: Host) -> None:
+def test_without_a_driver_the_error_is_one_sentence(lab: Lab, host: Host) -> None:
     lab.fault("gpu1", "unload")
     try:
         status, printed = check(host)

@@ -1,4 +1,4 @@
-"""The GPU Operator in place of the device plugin, and back: with a chart that stands in for NVIDIA's."""
+"""Switching between the device plugin and the GPU Operator, with a stand-in for NVIDIA's chart."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PODS = (
 
 @dataclass(frozen=True)
 class Site:
-    """A finished cluster with the device plugin, and how the operator gets to it."""
+    """A finished cluster with the device plugin, and the way to install the operator on it."""
 
     lab: Lab
     inventory: Inventory
@@ -55,7 +55,7 @@ class Site:
 
     @contextmanager
     def watched(self) -> Iterator[list[dict[str, set[str]]]]:
-        """Collect, several times a second, which device plugins run on each node."""
+        """Collect which device plugins run on each node, several times a second."""
         host, samples = self.inventory.control_plane, list[dict[str, set[str]]]()
         kubectl = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
         loop = f"rm -f /tmp/watch.*; while [ ! -e /tmp/watch.end ]; do {kubectl} {_PODS}; echo end; sleep 0.2; done"
@@ -93,7 +93,9 @@ def site() -> Iterator[Site]:
         ({"gpu_operator_chart_path": "/nowhere/chart"}, ["/nowhere/chart", "gpu_operator_chart_path"]),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_changes(site: Site, values: dict[str, Any], words: list[str]) -> None:
+def test_invalid_settings_are_reported_before_anything_changes(
+    site: Site, values: dict[str, Any], words: list[str]
+) -> None:
     before = site.daemonsets()
     run = site.operator(**values)
     assert run.status != 0
@@ -102,7 +104,7 @@ def test_what_is_wrong_is_told_before_anything_changes(site: Site, values: dict[
     assert site.daemonsets() == before
 
 
-def test_a_running_pod_with_a_gpu_is_not_put_at_risk(site: Site) -> None:
+def test_a_running_gpu_pod_blocks_the_change(site: Site) -> None:
     pod = site.cluster.start_gpu_pod("tenant", 1)
     run = site.operator()
     assert run.status != 0
@@ -112,7 +114,7 @@ def test_a_running_pod_with_a_gpu_is_not_put_at_risk(site: Site) -> None:
     site.cluster.delete_pod("tenant")
 
 
-def test_the_operator_takes_over_and_no_gpu_is_ever_offered_by_two(site: Site) -> None:
+def test_the_operator_takes_over_and_no_gpu_is_offered_twice(site: Site) -> None:
     expected = site.inventory.expected_gpus()
     predicted = site.operator("--check")
     predicted.expect_success()
@@ -128,14 +130,14 @@ def test_the_operator_takes_over_and_no_gpu_is_ever_offered_by_two(site: Site) -
     site.operator().expect_unchanged()
 
 
-def test_site_keeps_the_operator_and_proves_every_gpu(site: Site) -> None:
+def test_site_yml_keeps_the_operator_and_verifies_every_gpu(site: Site) -> None:
     site.operator(playbook="site.yml").expect_success()
     site.operator(playbook="site.yml").expect_unchanged()
     totals = json.loads(site.lab.report.read_text())["totals"]
     assert totals["proven"] == sum(site.inventory.expected_gpus().values())
 
 
-def test_a_driver_of_the_operator_is_not_changed_under_a_pod_with_a_gpu(site: Site) -> None:
+def test_a_driver_of_the_operator_is_not_changed_while_a_pod_uses_a_gpu(site: Site) -> None:
     present = {"driver": {"enabled": True, "version": "580.178.04"}}
     site.operator(gpu_operator_values=present).expect_success()
     site.cluster.start_gpu_pod("trains", 1)
@@ -148,14 +150,14 @@ def test_a_driver_of_the_operator_is_not_changed_under_a_pod_with_a_gpu(site: Si
     site.operator().expect_success()
 
 
-def test_without_the_setting_site_says_who_offers_the_gpus(site: Site) -> None:
+def test_without_the_setting_site_yml_names_who_offers_the_gpus(site: Site) -> None:
     words = refused(site.lab.path)
     assert "The cluster's GPUs are offered by the GPU Operator" in words
     assert "cluster_gpu_manager: gpu_operator" in words
     assert site.state() == "ready"
 
 
-def test_an_operand_that_does_not_get_ready_is_named(site: Site) -> None:
+def test_an_operand_that_does_not_become_ready_is_named(site: Site) -> None:
     run = site.operator(gpu_operator_values={"dcgmExporter": {"version": "no-such-version"}})
     assert run.status != 0
     assert "operand nvidia-dcgm-exporter" in run.failures()
@@ -177,7 +179,7 @@ def test_an_operator_that_finds_no_gpu_node_is_not_ready(site: Site) -> None:
     assert site.state() == "ready"
 
 
-def test_what_helps_the_operator_tolerates_the_taints_of_workers(site: Site) -> None:
+def test_pods_of_the_operator_tolerate_the_taints_of_workers(site: Site) -> None:
     (gpu_node,) = site.inventory.expected_gpus()
     taint = "nvidia.com/gpu=present:NoSchedule"
     site.cluster.kubectl("taint", "node", gpu_node, taint)
@@ -189,7 +191,7 @@ def test_what_helps_the_operator_tolerates_the_taints_of_workers(site: Site) -> 
 
 
 def interrupted(secret: dict[str, Any], status: str) -> dict[str, Any]:
-    """Return what helm leaves of a run in which it was killed: a release one higher with a status that stays."""
+    """Return the release that a killed helm leaves: the next revision, with a status that never changes."""
     number = int(secret["metadata"]["labels"]["version"]) + 1
     release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
     release["version"], release["info"]["status"] = number, status
@@ -201,7 +203,7 @@ def interrupted(secret: dict[str, Any], status: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("status", ["pending-upgrade", "uninstalling"])
-def test_a_run_of_helm_that_was_killed_is_gone_on_with(site: Site, status: str) -> None:
+def test_a_killed_run_of_helm_is_resumed(site: Site, status: str) -> None:
     secrets = site.cluster.get("secrets", "--namespace=gpu-operator", "--selector=owner=helm")["items"]
     site.cluster.apply(interrupted(max(secrets, key=lambda one: int(one["metadata"]["labels"]["version"])), status))
     run = site.operator().expect_success()
@@ -211,7 +213,7 @@ def test_a_run_of_helm_that_was_killed_is_gone_on_with(site: Site, status: str) 
     site.operator().expect_unchanged()
 
 
-def test_the_device_plugin_gets_the_gpus_back(site: Site) -> None:
+def test_the_device_plugin_takes_the_gpus_back(site: Site) -> None:
     back = ("-e", "cluster_gpu_manager=device_plugin", "-e", f"gpu_operator_helm={operator_image.helm()}")
     with site.watched() as samples:
         play(site.lab.path, *back, playbook=PLAYBOOK).expect_success()

@@ -1,4 +1,4 @@
-"""What the guides tell people to type on a lab does what they say, in the order of the pages."""
+"""The commands that the guides show for a lab do what the guides describe, in the order of the pages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def checkout() -> Iterator[Checkout]:
 
 
 @pytest.mark.parametrize("page", MARKED)
-def test_the_commands_of_a_page_do_what_it_says(page: str, checkout: Checkout) -> None:
+def test_the_commands_of_a_page_work_as_described(page: str, checkout: Checkout) -> None:
     for block in MARKED[page]:
         if block.kind != "last":
             checkout.run(block)
 
 
-def test_what_a_reader_does_last(checkout: Checkout) -> None:
+def test_the_last_commands_of_the_guides_work(checkout: Checkout) -> None:
     last = [block for found in MARKED.values() for block in found if block.kind == "last"]
     assert last, "no page says how to remove the lab"
     for block in last:

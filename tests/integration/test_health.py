@@ -1,4 +1,4 @@
-"""A GPU that threw an Xid: told with what to do, its node isolated, and given back only after a verification."""
+"""A GPU with an Xid: reported with a remedy, its node isolated, and released only after a verification."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def report(built: Built) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def ill(built: Built) -> Iterator[str]:
-    """Return a host whose GPU 0 threw Xid 48, which is not over while these tests run."""
+    """Return a host whose GPU 0 has an uncleared Xid 48 during these tests."""
     name = sorted(built.inventory.expected_gpus())[0]
     built.lab.fault(name, "xid:48", "--gpu", "0")
     yield name
     built.lab.fault(name, "clear")
 
 
-def test_an_xid_fails_the_proof_and_the_report_says_what_to_do(built: Built, ill: str) -> None:
+def test_an_xid_fails_the_verification_and_the_report_has_the_remedy(built: Built, ill: str) -> None:
     run = play(built.lab.path, playbook="playbooks/verify.yml")
     assert run.status != 0
     assert "Xid 48: uncorrectable memory error" in run.failures()
@@ -65,7 +65,7 @@ def test_an_xid_fails_the_proof_and_the_report_says_what_to_do(built: Built, ill
     assert all(each["healthy"] for name in others for each in found["hosts"][name]["devices"])
 
 
-def test_its_node_is_isolated_once_and_the_others_are_not(built: Built, ill: str) -> None:
+def test_its_node_is_isolated_once_and_other_nodes_are_not(built: Built, ill: str) -> None:
     predicted = isolate(built, "--check").expect_success()
     assert {host for host, _task in predicted.changed()} == {ill}
     assert TAINT not in taints(built, ill)
@@ -77,7 +77,7 @@ def test_its_node_is_isolated_once_and_the_others_are_not(built: Built, ill: str
     isolate(built).expect_unchanged()
 
 
-def test_by_cordon_and_what_was_cordoned_before_stays_so(built: Built, ill: str) -> None:
+def test_isolation_by_cordon_keeps_an_earlier_cordon(built: Built, ill: str) -> None:
     other = next(name for name in built.inventory.expected_gpus() if name != ill)
     built.cluster.kubectl("cordon", other)
     isolate(built, "--limit", other, state="isolated", policy="cordon", reason="fan").expect_success()
@@ -88,7 +88,7 @@ def test_by_cordon_and_what_was_cordoned_before_stays_so(built: Built, ill: str)
     built.cluster.kubectl("uncordon", other)
 
 
-def test_a_node_whose_gpu_is_lost_is_not_given_back(built: Built, ill: str) -> None:
+def test_a_node_with_a_lost_gpu_is_not_released(built: Built, ill: str) -> None:
     built.lab.fault(ill, "lost", "--gpu", "1")
     run = isolate(built, "--limit", ill, state="returned")
     assert run.status != 0
@@ -98,7 +98,7 @@ def test_a_node_whose_gpu_is_lost_is_not_given_back(built: Built, ill: str) -> N
     built.lab.fault(ill, "xid:48", "--gpu", "0")
 
 
-def test_after_a_proof_it_is_given_back_and_what_was_seen_to_does_not_count_any_more(built: Built, ill: str) -> None:
+def test_a_verified_node_is_released_and_its_handled_faults_no_longer_count(built: Built, ill: str) -> None:
     predicted = isolate(built, "--check", "--limit", ill, state="returned").expect_success()
     assert predicted.changed() and TAINT in taints(built, ill)
     isolate(built, "--limit", ill, state="returned").expect_success()
@@ -112,7 +112,7 @@ def test_after_a_proof_it_is_given_back_and_what_was_seen_to_does_not_count_any_
     assert found["hosts"][ill]["xids"] == []
 
 
-def test_memory_that_waits_for_a_reset_is_told(built: Built, ill: str) -> None:
+def test_a_pending_memory_repair_that_needs_a_reset_is_reported(built: Built, ill: str) -> None:
     built.lab.fault(ill, "pending", "--gpu", "1")
     run = play(built.lab.path, playbook="playbooks/verify.yml")
     built.lab.fault(ill, "clear")

@@ -1,4 +1,4 @@
-"""Root on a worker, users and a manipulated control plane try to reach what is not theirs through the playbooks."""
+"""Root on a worker, users and a manipulated control plane can't reach other hosts' resources through the playbooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def run(built: Built, playbook: str, **variables: Any) -> Run:
 
 
 def node(built: Built, name: str) -> dict[str, Any]:
-    """What a run could change of a node."""
+    """The parts of a node that a run could change."""
     found = built.cluster.get("node", name)
     metadata = {part: found["metadata"].get(part) for part in ("labels", "annotations")}
     return {**metadata, "spec": found["spec"]}
@@ -36,7 +36,7 @@ def node(built: Built, name: str) -> dict[str, Any]:
 
 @contextmanager
 def named(host: Host, name: str) -> Iterator[None]:
-    """Give the running host another name."""
+    """Change the hostname of the running host."""
     before = host.run("uname -n").strip()
     host.run(f"hostname {name}")
     try:
@@ -47,7 +47,7 @@ def named(host: Host, name: str) -> Iterator[None]:
 
 @contextmanager
 def with_identity_of(host: Host, other: Host) -> Iterator[None]:
-    """Put the kubelet's kubeconfig and certificate of another node in the place of the host's own."""
+    """Replace the host's kubelet kubeconfig and certificate with those of another node."""
     archive = other.run(f"tar -ch {IDENTITY} 2>/dev/null | base64 -w0")
     host.run(f"tar -c {IDENTITY} 2>/dev/null > /root/own.tar; rm {IDENTITY}; base64 -d <<< {archive} | tar -x -C /")
     try:
@@ -72,21 +72,21 @@ def test_a_host_with_the_name_of_another_node_is_refused(built: Built, playbook:
         expect_refused(built, playbook)
 
 
-def test_certificate_and_kubeconfig_of_another_node_change_nothing_about_that(built: Built) -> None:
+def test_the_certificate_and_kubeconfig_of_another_node_do_not_change_the_refusal(built: Built) -> None:
     hosts = built.inventory.hosts
     with named(hosts[ATTACKER], VICTIM), with_identity_of(hosts[ATTACKER], hosts[VICTIM]):
         expect_refused(built, ISOLATE)
         expect_refused(built, "site.yml")
 
 
-def test_the_name_of_another_object_is_refused(built: Built) -> None:
+def test_the_name_of_another_api_object_is_refused(built: Built) -> None:
     done = run(built, POOLS, cluster_node_name="../namespaces/kube-system")
     assert done.status != 0 and done.changed() == set()
     namespace = built.cluster.get("namespace", "kube-system")
     assert "gpulab" not in json.dumps(namespace)
 
 
-def test_a_forged_record_removes_no_label_that_only_others_set(built: Built) -> None:
+def test_a_forged_record_does_not_remove_labels_that_only_others_set(built: Built) -> None:
     label = "node-restriction.kubernetes.io/tenant"
     record = json.dumps({"labels": {label: "a"}, "taints": []})
     own = built.cluster.get("node", ATTACKER)["metadata"]["annotations"].get("gpulab.io/node-pool")
@@ -97,11 +97,11 @@ def test_a_forged_record_removes_no_label_that_only_others_set(built: Built) -> 
     built.cluster.kubectl("label", "node", ATTACKER, f"{label}-")
     annotations = built.cluster.get("node", ATTACKER)["metadata"]["annotations"]
     assert label not in annotations.get("gpulab.io/node-pool", "")
-    # What was set before the forgery counts as set by somebody else since then.
+    # After the forgery, the labels set before count as unmanaged. Restore the record.
     built.cluster.kubectl("annotate", "--overwrite", "node", ATTACKER, f"gpulab.io/node-pool={own}")
 
 
-def test_a_damaged_record_is_a_sentence(built: Built) -> None:
+def test_a_damaged_record_is_reported_in_one_sentence(built: Built) -> None:
     built.cluster.kubectl("annotate", "--overwrite", "node", ATTACKER, "gpulab.io/gpu-isolation=[1")
     done = run(built, ISOLATE, gpu_isolation_state="returned")
     built.cluster.kubectl("annotate", "node", ATTACKER, "gpulab.io/gpu-isolation-")
@@ -110,7 +110,7 @@ def test_a_damaged_record_is_a_sentence(built: Built) -> None:
     assert "Traceback" not in done.output
 
 
-def test_a_pod_with_the_label_of_the_device_plugin_is_left_alone(built: Built) -> None:
+def test_a_users_pod_with_the_label_of_the_device_plugin_is_not_changed(built: Built) -> None:
     (plugin,) = [
         pod
         for pod in built.cluster.get("pods", "--all-namespaces")["items"]
@@ -132,7 +132,7 @@ def test_a_pod_with_the_label_of_the_device_plugin_is_left_alone(built: Built) -
 
 
 @pytest.mark.parametrize("playbook", ["playbooks/verify.yml", POOLS, "site.yml"])
-def test_a_kubeconfig_that_executes_is_refused(built: Built, tmp_path: Path, playbook: str) -> None:
+def test_a_kubeconfig_that_runs_a_program_is_refused(built: Built, tmp_path: Path, playbook: str) -> None:
     proof = tmp_path / "executed"
     user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "touch", "args": [str(proof)]}}
     host = built.inventory.control_plane
@@ -148,7 +148,7 @@ def test_a_kubeconfig_that_executes_is_refused(built: Built, tmp_path: Path, pla
 
 
 class Page(BaseHTTPRequestHandler):
-    """What a captive portal answers."""
+    """Answers like a captive portal."""
 
     def do_GET(self) -> None:
         text = b"<html><body>Please sign in</body></html>"
@@ -161,8 +161,8 @@ class Page(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-def test_a_page_instead_of_the_api_is_an_error_in_words(built: Built, tmp_path: Path) -> None:
-    """The certificate is that of the real API server, so its host is the control plane's."""
+def test_a_web_page_in_place_of_the_api_is_a_clear_error(built: Built, tmp_path: Path) -> None:
+    """The page is served with the API server's certificate, so it runs on the control plane's host."""
     host = built.inventory.control_plane
     pair = host.run("cat /etc/kubernetes/pki/apiserver.crt /etc/kubernetes/pki/apiserver.key")
     (tmp_path / "pair.pem").write_text(pair)
@@ -191,6 +191,6 @@ def test_a_page_instead_of_the_api_is_an_error_in_words(built: Built, tmp_path: 
     assert "Traceback" not in done.output
 
 
-def test_afterwards_there_is_nothing_to_do(built: Built) -> None:
+def test_after_the_attacks_a_run_changes_nothing(built: Built) -> None:
     play(built.lab.path).expect_success()
     play(built.lab.path).expect_unchanged()

@@ -1,4 +1,4 @@
-"""A machine that has packages, apt sources and running containers already: refused with answers, then kept."""
+"""A machine with existing packages, apt sources and containers: refused with possible answers, then kept."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from support.state import differences, snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 NEWER = "9:2.9.0-1"
-# The real containerd under a newer version's name, as of a later release of Docker's repository, and a package that
-# stands in for Docker CE, which can't be had here.
+# The real containerd with a newer version number, as in a later release of Docker's repository, and a placeholder
+# package for Docker CE, which is not available here.
 INSTALL = f"""
 set -e
 mkdir -p /etc/apt/keyrings
@@ -34,7 +34,7 @@ dpkg-deb -b docker docker.deb >/dev/null
 apt-get -q -y install ./containerd.deb ./docker.deb >/dev/null
 systemctl start containerd
 """
-# A container of its own namespace, as Docker's are. It writes the time each second.
+# A container in its own namespace, like Docker's. It prints the time each second.
 COUNT = """
 set -e
 root=/srv/counter
@@ -49,7 +49,7 @@ ctr -n moby run --detach --rootfs $root counter \
 
 
 def source(host: Host) -> str:
-    """Return what Docker's own instructions for apt leave on a host."""
+    """Return the files that Docker's own instructions for apt create on a host."""
     url = host.variables["containerd_repository_url"]
     return f"""
     set -e
@@ -90,7 +90,7 @@ def test_another_distribution_of_kubernetes_is_refused(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_what_is_there_is_refused_with_all_answers_at_once(lab: Lab) -> None:
+def test_existing_installations_are_refused_with_all_answers_together(lab: Lab) -> None:
     answers = lab.directory / "answers.yml"
     words = refused(lab.path, *variables(preflight_answers=str(answers)))
     assert f"containerd.io {NEWER} is installed" in words and "docker-ce" in words
@@ -106,7 +106,7 @@ def test_what_is_there_is_refused_with_all_answers_at_once(lab: Lab) -> None:
     assert answers.read_text().startswith("# mine\n")
 
 
-def test_with_the_answers_gpus_are_verified_and_the_containers_go_on(lab: Lab) -> None:
+def test_with_the_answers_gpus_are_verified_and_the_containers_keep_running(lab: Lab) -> None:
     gpu1 = lab.inventory().hosts["gpu1"]
     play(lab.path, "-e", f"@{lab.directory / 'answers.yml'}").expect_success()
     assert json.loads(lab.report.read_text())["totals"]["proven"] == 2

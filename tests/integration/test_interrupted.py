@@ -1,4 +1,4 @@
-"""A run killed anywhere is completed by the next one; a finished control plane is never begun anew."""
+"""The next run completes one that was killed anywhere; a finished control plane is never initialized again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.lab import Lab, running
 from support.play import play
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
-# The control plane does not wait for workers that are prepared, so its kubeadm init is killed before.
+# The control plane does not wait for the workers' preparation, so its kubeadm init is killed first.
 ON_HOSTS = ("preflight", "host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm")
 IN_THE_CLUSTER = ("flannel", "nvidia_device_plugin", "acceptance")
 ETCD = "stat --format '%i %W' /var/lib/etcd/member/snap/db; sha256sum /etc/kubernetes/pki/ca.crt"
@@ -42,13 +42,13 @@ def test_kubeadm_init_is_killed_midway(lab: Lab, inventory: Inventory) -> None:
 
 
 @pytest.mark.parametrize("role", ON_HOSTS)
-def test_the_run_is_killed_while_hosts_are_prepared(lab: Lab, role: str) -> None:
+def test_the_run_is_killed_while_it_prepares_hosts(lab: Lab, role: str) -> None:
     run = play(lab.path, env={"GPULAB_KILL_IN": role})
     assert run.killed_in() == role, f"not killed in {role}: {run.status}\n{run.failures()}\n{run.tail()}"
 
 
 @pytest.mark.parametrize("role", IN_THE_CLUSTER)
-def test_the_run_is_killed_in_the_cluster(lab: Lab, role: str) -> None:
+def test_the_run_is_killed_while_it_changes_the_cluster(lab: Lab, role: str) -> None:
     run = play(lab.path, env={"GPULAB_KILL_IN": role})
     assert run.killed_in() == role, f"not killed in {role}: {run.status}\n{run.failures()}\n{run.tail()}"
 
@@ -61,7 +61,7 @@ def test_the_next_run_completes_and_the_one_after_it_changes_nothing(lab: Lab, i
     play(lab.path).expect_unchanged()
 
 
-def test_a_finished_control_plane_that_is_ill_gets_an_error_and_keeps_its_data(lab: Lab, inventory: Inventory) -> None:
+def test_an_unhealthy_finished_control_plane_gets_an_error_and_keeps_its_data(lab: Lab, inventory: Inventory) -> None:
     host = inventory.control_plane
     before = host.run(ETCD)
     host.run("mv /etc/kubernetes/manifests/kube-apiserver.yaml /etc/kubernetes/aside.yaml")
@@ -83,7 +83,7 @@ def test_a_finished_control_plane_that_is_ill_gets_an_error_and_keeps_its_data(l
 
 
 class KubeadmKiller(threading.Thread):
-    """Kills the first `kubeadm init` on a host once it has written its first manifests."""
+    """Kills the first `kubeadm init` on a host after it has written its first manifests."""
 
     SCRIPT = """
     manifest=/etc/kubernetes/manifests/etcd.yaml

@@ -1,6 +1,6 @@
-"""Nothing in a node may change the machine below. Each test asks a node to do it and looks at the machine afterwards.
+"""Nodes must not change the machine below. Each test has a node try, and then checks the machine.
 
-GPULAB_TEST_LAB names a running lab; without it the tests bring up the default one.
+GPULAB_TEST_LAB names a running lab; without it the tests start the default one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NVIDIA = "0x10de"
 HARMLESS_DEVICES = {"console", "full", "kmsg", "null", "ptmx", "random", "tty", "urandom", "zero"}
 HARMLESS_LINKS = {"core", "fd", "initctl", "log", "ptmx", "stderr", "stdin", "stdout"}
 HARMLESS_DIRECTORIES = {"hugepages", "mqueue", "pts", "shm"}
-# Numbers of x86-64, whose first argument is a path or a pointer that doesn't lead anywhere.
+# System call numbers of x86-64 with an invalid path or pointer as the first argument.
 SYSCALLS = {
     "swapon": 167,
     "swapoff": 168,
@@ -80,13 +80,13 @@ def _lab_answers(nodes: list[Node]) -> None:
 
 
 @pytest.mark.parametrize("name", SYSCALLS)
-def test_system_calls_that_reach_the_machine_are_refused_to_root_of_a_node(nodes: list[Node], name: str) -> None:
-    # Without the filter the kernel would complain about the arguments (EFAULT, EBADF), not about the permission.
+def test_system_calls_that_affect_the_machine_are_denied_to_root_of_a_node(nodes: list[Node], name: str) -> None:
+    # Without the filter, the kernel would reject the arguments (EFAULT, EBADF) instead of the permission.
     script = f"python3 -c '{CALL.format(number=SYSCALLS[name])}'"
     assert {node.name: int(node.says(script)) for node in nodes} == {node.name: EPERM for node in nodes}
 
 
-def test_no_process_of_a_node_can_get_the_capabilities_for_modules_clock_and_ports(nodes: list[Node]) -> None:
+def test_no_process_of_a_node_can_get_capabilities_for_modules_clock_or_ports(nodes: list[Node]) -> None:
     numbers = {"CAP_SYS_MODULE": 16, "CAP_SYS_RAWIO": 17, "CAP_SYS_TIME": 25}
     for node in nodes:
         masks = node.says("sed -n 's/^CapBnd:[[:space:]]*//p' /proc/1/status /proc/self/status").split()
@@ -95,7 +95,7 @@ def test_no_process_of_a_node_can_get_the_capabilities_for_modules_clock_and_por
             assert [name for name, number in numbers.items() if int(mask, 16) >> number & 1] == [], node.name
 
 
-def test_swap_of_a_node_is_its_own_and_is_turned_off_for_real_there(nodes: list[Node]) -> None:
+def test_swap_of_a_node_is_separate_from_the_machines_and_can_be_turned_off(nodes: list[Node]) -> None:
     before = Path("/proc/swaps").read_text()
     for node in nodes:
         with _swap_in_fstab(node):
@@ -103,14 +103,14 @@ def test_swap_of_a_node_is_its_own_and_is_turned_off_for_real_there(nodes: list[
             assert "/swap.img" in node.says("swapon --show=NAME --noheadings")
             assert len(node.says("swapoff /swap.img; cat /proc/swaps").splitlines()) == 1
             assert "Invalid argument" in node.refuses("swapoff /swap.img")
-            # The real program, which our own stands in for.
+            # The real program, which the lab's own replaces.
             assert "Not superuser" in node.refuses("/sbin/swapoff.distrib /swap.img")
     assert Path("/proc/swaps").read_text() == before
 
 
 @contextmanager
 def _swap_in_fstab(node: Node) -> Iterator[None]:
-    """Bare nodes have their swap in fstab; one that the product has finished has not."""
+    """Bare nodes have their swap in fstab; a node finished by the collection does not."""
     node.says("cp -p /etc/fstab /etc/fstab.kept; echo '/swap.img none swap sw 0 0' >/etc/fstab")
     try:
         yield
@@ -118,7 +118,7 @@ def _swap_in_fstab(node: Node) -> Iterator[None]:
         node.says("mv /etc/fstab.kept /etc/fstab; swapoff -a; swapon -a")
 
 
-def test_modprobe_finds_what_the_kernel_has_and_loads_nothing(nodes: list[Node]) -> None:
+def test_modprobe_finds_the_kernels_modules_and_loads_nothing(nodes: list[Node]) -> None:
     modules = Path("/proc/modules")
     before = modules.read_text() if modules.exists() else ""
     for node in nodes:
@@ -129,7 +129,7 @@ def test_modprobe_finds_what_the_kernel_has_and_loads_nothing(nodes: list[Node])
     assert (modules.read_text() if modules.exists() else "") == before
 
 
-def test_the_clock_can_not_be_set(nodes: list[Node]) -> None:
+def test_the_clock_cannot_be_set(nodes: list[Node]) -> None:
     before = time.time()
     for node in nodes:
         node.refuses("date --set='2001-01-01 00:00:00'")
@@ -142,7 +142,7 @@ def test_devices_of_the_machine_are_hidden(nodes: list[Node]) -> None:
         listed = node.says("find /dev -mindepth 1 -maxdepth 1 -printf '%f %y\\n'").splitlines()
         entries = dict(line.rsplit(maxsplit=1) for line in listed)
         devices = {name for name, kind in entries.items() if kind in "bc"}
-        # The simulated driver of a GPU node makes its own.
+        # The simulated driver of a GPU node creates its own.
         simulated = {name for name in devices if name.startswith("nvidia")} if node.gpus else set()
         assert devices - simulated <= HARMLESS_DEVICES, node.name
         assert {name for name, kind in entries.items() if kind == "l"} <= HARMLESS_LINKS, node.name
@@ -150,7 +150,7 @@ def test_devices_of_the_machine_are_hidden(nodes: list[Node]) -> None:
         assert directories - ({"nvidia-caps"} if node.gpus else set()) <= HARMLESS_DIRECTORIES, node.name
 
 
-def test_disks_of_the_machine_can_not_be_read_whatever_device_a_node_makes(nodes: list[Node]) -> None:
+def test_a_node_cannot_read_disks_of_the_machine_through_its_own_device_nodes(nodes: list[Node]) -> None:
     if Path("/sys/fs/cgroup/cgroup.controllers").is_file():
         pytest.xfail("on cgroup v2 a node's devices are only kept out of its /dev")
     disk = next(path for path in Path("/sys/block").iterdir() if (path / "dev").is_file())
@@ -161,7 +161,7 @@ def test_disks_of_the_machine_can_not_be_read_whatever_device_a_node_makes(nodes
         assert "Operation not permitted" in said, node.name
 
 
-def test_gpus_of_the_machine_are_hidden_and_the_simulated_ones_are_there(nodes: list[Node]) -> None:
+def test_gpus_of_the_machine_are_hidden_and_simulated_gpus_are_visible(nodes: list[Node]) -> None:
     for node in nodes:
         vendors = node.says("cat /sys/bus/pci/devices/*/vendor 2>/dev/null || true").split()
         assert vendors == [NVIDIA] * node.gpus, node.name
@@ -170,7 +170,7 @@ def test_gpus_of_the_machine_are_hidden_and_the_simulated_ones_are_there(nodes: 
             assert node.says("grep -cE '^(nvidia|nouveau)' /proc/modules 2>/dev/null || true") in ("", "0")
 
 
-def test_kernel_settings_of_the_machine_stay(nodes: list[Node]) -> None:
+def test_kernel_settings_of_the_machine_are_unchanged(nodes: list[Node]) -> None:
     private = ("vm/overcommit_memory", "vm/swappiness", "kernel/panic", "kernel/panic_on_oops", "fs/file-max")
     shut = ["/proc/sys/vm/drop_caches", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/sysrq"]
     shut += ["/proc/sysrq-trigger", "/sys/bus/pci/rescan", "/sys/kernel/profiling"]
@@ -187,7 +187,7 @@ def test_kernel_settings_of_the_machine_stay(nodes: list[Node]) -> None:
     assert Path("/proc/sys/kernel/core_pattern").read_text() == core_pattern
 
 
-def test_each_node_is_a_machine_of_its_own(nodes: list[Node]) -> None:
+def test_each_node_looks_like_a_separate_machine(nodes: list[Node]) -> None:
     for file in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id", "/etc/ssh/ssh_host_ed25519_key.pub"):
         there = [node.says(f"cat {file}") for node in nodes]
         if Path(file).is_file():
@@ -198,7 +198,7 @@ def test_each_node_is_a_machine_of_its_own(nodes: list[Node]) -> None:
         assert node.says(f"getent hosts {node.name}").split()[0] in node.says("hostname -I").split()
 
 
-def test_a_node_reboots_alone_and_its_swap_comes_back_as_fstab_says(nodes: list[Node]) -> None:
+def test_a_node_reboots_alone_and_turns_its_swap_on_as_in_fstab(nodes: list[Node]) -> None:
     node = nodes[-1]
     boot = "cat /proc/sys/kernel/random/boot_id"
     machine, others = Path("/proc/sys/kernel/random/boot_id").read_text(), [n.says(boot) for n in nodes[:-1]]

@@ -1,7 +1,7 @@
-"""W&B Launch: queues at W&B, agents on the cluster and with Docker, jobs on simulated GPUs, and what goes wrong.
+"""W&B Launch: queues at W&B, agents on the cluster and with Docker, jobs on simulated GPUs, and failures.
 
-wandb's SDK, its agent and its Kubernetes runner are real, in the image that the lab builds of PyPI's package. W&B's
-cloud is a stand-in (tests/support/wandb_stand_in.py). The commands of docs/wandb-launch.md do what they can, in the
+wandb's SDK, its agent and its Kubernetes runner are real, in the image that the lab builds from PyPI's package. W&B's
+cloud is a stand-in (tests/support/wandb_stand_in.py). Most steps are the commands of docs/wandb-launch.md, in the
 page's order.
 """
 
@@ -37,9 +37,9 @@ PAGE = "wandb-launch.md"
 GUIDE = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
 (QUEUE,) = GUIDE["wandb_launch_queues"]
 SHARED = f"/var/lib/lab-nfs/{GUIDE['nfs_cache_server']}{GUIDE['nfs_cache_path']}"
-# What the reader's editor writes into the file of the key.
+# The reader's editor, which writes the API key into the key file.
 EDITOR = f"#!/bin/sh\necho {KEY} >$1\n"
-# Counts the GPUs that it sees, and how often it has run with this cache.
+# Reports the number of visible GPUs, and how often it has run with this cache.
 JOB = """
 import pathlib, subprocess, wandb
 run = wandb.init()
@@ -50,9 +50,9 @@ listed = subprocess.run(["nvidia-smi", "-L"], check=True, capture_output=True, t
 run.summary["gpus"], run.summary["earlier"] = listed.count("UUID: GPU-"), earlier
 run.finish()
 """
-# The agent gives a stopped run a minute by itself.
+# By default, the agent gives a stopped run a minute to end.
 STOPS = {"stopped_run_timeout": 5}
-# Runs until it is told to end, longer than an agent takes to restart.
+# Runs until it is stopped, longer than an agent takes to restart.
 LONG_JOB = """
 import pathlib, time, wandb
 run = wandb.init()
@@ -72,7 +72,7 @@ for path in sys.argv[1:]:
     found.append([project.docker_image, entry.command if entry else [], project.override_args, project.override_config])
 print(json.dumps(found))
 """
-# wandb interrupts a program whose run was stopped.
+# wandb sends SIGINT to the program of a stopped run.
 STUBBORN_JOB = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n" + LONG_JOB
 VALIDATE = """
 import json, sys
@@ -118,7 +118,7 @@ class Site:
         return read(self.lab.report)
 
     def push(self, gpus: int, image: str = IMAGE, queue: str = "gpu", **more: Any) -> dict[str, Any]:
-        """Put a job into a queue through wandb's SDK, and return what W&B keeps of it."""
+        """Put a job into a queue through wandb's SDK, and return W&B's record of it."""
         job = {"docker_image": image, "template_variables": {"gpus": gpus}, "queue_name": queue}
         more = more or {"entry_point": ["python3", "-c", JOB]}
         return wandb_jobs.push(self.wandb, self.key.read_text().strip(), **job, **more)
@@ -144,11 +144,12 @@ def site() -> Iterator[Site]:
         play(lab.path).expect_success()
         inventory = lab.inventory()
         inventory.control_plane.run(f"mkdir -p -m 777 {SHARED}")
-        # The guide's job has an image of Docker Hub, which can't be reached. The agent's image has Python, and wandb,
-        # which the job would install. If the kubelet had pulled it, it would want to pull it by the other name, too.
+        # The guide's job uses an image from Docker Hub, which is unreachable here. The agent's image has Python, and
+        # wandb, which the job would install. crictl pulls it, because the kubelet would pull its own image again under
+        # the new name.
         job = json.loads((ROOT / "examples" / "launch" / "hello.json").read_text())["docker"]["docker_image"]
         inventory.control_plane.run(f"crictl pull {IMAGE} && ctr --namespace k8s.io images tag {IMAGE} {job}")
-        # This machine, as nodes and pods reach it.
+        # The address of this machine, as nodes and pods reach it.
         depot = urlsplit(inventory.control_plane.variables["kubeadm_repository_url"]).hostname or ""
         address = depot.rpartition(".")[0] + ".1"
         home, editor = lab.directory / "home", lab.directory / "editor"
@@ -169,7 +170,7 @@ def site() -> Iterator[Site]:
         assert wandb.unknown == []
 
 
-def test_wandb_reads_the_jobs_of_the_examples_as_they_are_written() -> None:
+def test_wandb_accepts_the_jobs_of_the_examples_as_written() -> None:
     paths = sorted((ROOT / "examples" / "launch").glob("*.json"))
     done = subprocess.run([str(PYTHON), "-c", READ, *map(str, paths)], capture_output=True, text=True, check=True)
     for path, found in zip(paths, json.loads(done.stdout), strict=True):
@@ -178,7 +179,7 @@ def test_wandb_reads_the_jobs_of_the_examples_as_they_are_written() -> None:
         assert found == [job["docker"]["docker_image"], *overrides.values()], path.name
 
 
-def test_what_is_refused_in_preflight_is_what_wandb_refuses() -> None:
+def test_preflight_refuses_exactly_what_wandb_refuses() -> None:
     cases = json.dumps([(resource, arguments) for resource, arguments, _ in REFUSED])
     done = subprocess.run([str(PYTHON), "-c", VALIDATE], input=cases, capture_output=True, text=True, check=True)
     for (resource, arguments, words), answer in zip(REFUSED, json.loads(done.stdout), strict=True):
@@ -209,7 +210,7 @@ def test_what_is_refused_in_preflight_is_what_wandb_refuses() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_before_anything_changes(site: Site, values: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_reported_before_anything_changes(site: Site, values: dict[str, Any], words: str) -> None:
     run = site.launch({"wandb_launch_queues": [{"name": "gpu", "gpus": 1}], **values})
     assert run.status != 0
     assert words in run.failures()
@@ -218,7 +219,7 @@ def test_a_mistake_is_told_before_anything_changes(site: Site, values: dict[str,
     assert site.wandb.queues == {}
 
 
-def test_check_apply_and_a_second_run_that_changes_nothing(site: Site) -> None:
+def test_check_mode_predicts_the_changes_and_a_second_run_changes_nothing(site: Site) -> None:
     site.guide.through("kubernetes.storage")
     predicted = site.guide.through("--check --diff")
     assert predicted.changed()
@@ -234,7 +235,7 @@ def test_check_apply_and_a_second_run_that_changes_nothing(site: Site) -> None:
     assert site.agents() == agents
 
 
-def test_the_agent_may_do_what_its_runner_calls_and_no_more(site: Site) -> None:
+def test_the_agent_has_only_the_permissions_that_its_runner_needs(site: Site) -> None:
     who = "--as=system:serviceaccount:wandb:launch-agent"
     listed = site.cluster.kubectl("auth", "can-i", "--list", who, "--namespace=default", "--no-headers")
     rules = {line.split("[", 1)[0].strip(): line.rsplit("[", 1)[1].strip("] \n") for line in listed.splitlines()}
@@ -247,7 +248,7 @@ def test_the_agent_may_do_what_its_runner_calls_and_no_more(site: Site) -> None:
         assert done.stdout == "no\n", f"{verb} {resource}"
 
 
-def test_jobs_run_on_gpus_and_their_cache_survives(site: Site) -> None:
+def test_jobs_run_on_gpus_and_their_cache_is_kept(site: Site) -> None:
     for number, gpus in enumerate((2, 1)):
         item = site.push(gpus)
         wait_for(lambda item=item: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 120)  # type: ignore[misc]
@@ -265,7 +266,7 @@ def test_the_first_job_of_the_guide_runs(site: Site) -> None:
     assert site.wandb.runs[item["associatedRunId"]]["summary"]["gpus"] == 2
 
 
-def test_a_job_without_free_gpus_waits_and_says_so(site: Site) -> None:
+def test_a_job_without_free_gpus_waits_and_the_report_says_so(site: Site) -> None:
     site.cluster.start_gpu_pod("holder", 4)
     item = site.push(1)
     wait_for(lambda: bool(item["warnings"]), 60)
@@ -282,7 +283,7 @@ def stop_a_run(site: Site, agent_config: dict[str, Any]) -> None:
     assert "launch-" in site.cluster.kubectl("get", "pods", "--output=name")
     site.wandb.runs[item["associatedRunId"]]["stopped"] = True
     wait_for(lambda: "launch-" not in site.cluster.kubectl("get", "pods", "--output=name"), 120)
-    # As W&B ends a run that does not report any more.
+    # W&B ends a run that no longer reports.
     item["state"] = "FINISHED"
 
 
@@ -290,23 +291,23 @@ def test_a_stopped_run_releases_its_gpus(site: Site) -> None:
     stop_a_run(site, STOPS)
 
 
-def test_more_gpus_than_the_queue_allows_are_refused_at_w_and_b(site: Site) -> None:
+def test_w_and_b_refuses_more_gpus_than_the_queue_allows(site: Site) -> None:
     with pytest.raises(AssertionError, match="is greater than the maximum of 4"):
         site.push(5)
 
 
-def test_an_image_that_cannot_be_pulled_is_told_and_deleting_its_job_fails_it_at_w_and_b(site: Site) -> None:
+def test_an_image_that_cannot_be_pulled_is_reported_and_deleting_its_job_fails_it_at_w_and_b(site: Site) -> None:
     item = site.push(1, "ghcr.io/gpulab/nothing:1")
     wait_for(lambda: "ImagePullBackOff" in site.cluster.kubectl("get", "pods", "--output=json"), 120)
     (waits,) = [each for each in site.report()["actions"] if each["kind"] == "launch"]
     assert "ghcr.io/gpulab/nothing:1" in waits["what"] and "can't be pulled" in waits["what"]
     assert "delete the Job" in waits["do"]
     site.cluster.kubectl("delete", "jobs", "--all")
-    # The agent gives a run a minute to appear at W&B after its end.
+    # The agent waits a minute after the end of a run for it to appear at W&B.
     wait_for(lambda: bool(item["state"] == "FAILED"), 180)
 
 
-def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
+def test_the_report_shows_the_state_of_queues_and_jobs_with_remedies(site: Site) -> None:
     site.cluster.start_gpu_pod("holder", 4)
     item = site.push(1)
     wait_for(lambda: "Unschedulable" in site.cluster.kubectl("get", "pods", "--output=json"), 60)
@@ -321,7 +322,7 @@ def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
     site.cluster.delete_pod("holder")
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
     queues = site.wandb.queues
-    # Where there is no queue at all, the agent makes one.
+    # If W&B has no queue at all, the agent creates one.
     site.wandb.queues = {identity: {**queue, "name": "other"} for identity, queue in queues.items()}
     site.cluster.kubectl("rollout", "restart", "deployment/launch-agent", "--namespace=wandb")
     restarts = (
@@ -337,7 +338,7 @@ def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
         actions.update({each["problem"]: each for each in site.report()["actions"] if each["kind"] == "launch"})
         return "Not all of requested queues (gpu) found" in actions.get("launch_agent_down", {"what": ""})["what"]
 
-    # Between two starts of its container the agent has no log.
+    # The agent has no log between two starts of its container.
     wait_for(told, 120)
     site.wandb.queues = queues
     assert actions["launch_queue_missing"]["what"] == "W&B has no queue gpu"
@@ -345,7 +346,7 @@ def test_the_report_says_how_it_stands_and_what_to_do(site: Site) -> None:
     site.cluster.kubectl("rollout", "status", "deployment/launch-agent", "--namespace=wandb", "--timeout=120s")
 
 
-def test_an_expired_key_is_told_and_a_new_one_restarts_the_agent(site: Site) -> None:
+def test_an_expired_key_is_reported_and_a_new_one_restarts_the_agent(site: Site) -> None:
     new = "b" * 40
     site.wandb.keys = {new}
     run = site.launch({})
@@ -359,7 +360,7 @@ def test_an_expired_key_is_told_and_a_new_one_restarts_the_agent(site: Site) -> 
     site.launch({}).expect_unchanged()
 
 
-def test_a_server_that_is_too_old_is_told(site: Site) -> None:
+def test_a_server_that_is_too_old_is_reported(site: Site) -> None:
     site.wandb.unsupported = {"UpsertRunQueue"}
     run = site.launch({"wandb_launch_queues": [QUEUE, {"name": "more", "gpus": 1}]})
     site.wandb.unsupported = set()
@@ -367,7 +368,7 @@ def test_a_server_that_is_too_old_is_told(site: Site) -> None:
     assert not run.changed()
 
 
-def test_it_is_removed_and_queues_are_deleted_by_name_only(site: Site) -> None:
+def test_the_agent_is_removed_and_queues_are_only_deleted_by_name(site: Site) -> None:
     gone = {"wandb_launch_state": "absent"}
     assert site.launch(gone, "--check").expect_success().changed()
     assert site.agents()
@@ -393,14 +394,14 @@ DOCKER_QUEUE = {
     "cpu": "500m",
 }
 UNIT = "wandb-launch-agent"
-# The lab's image with an entry point that runs its arguments: the runner of wandb puts a job's arguments behind it, and
-# a commit with an empty one would keep the image's own, which is the agent.
+# The lab's image with an entry point that runs its arguments: wandb's runner appends the job's arguments to it. An
+# empty entry point would keep the image's own, which is the agent.
 DOCKER_IMAGE = "job:1"
 
 
 @dataclass(frozen=True)
 class Box:
-    """The lab's host as one with Docker."""
+    """The lab's host with Docker."""
 
     site: Site
     path: Path
@@ -430,7 +431,7 @@ def box(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
         yield Box(site, path, host, index)
 
 
-def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
+def test_a_host_without_docker_gets_the_playbook_that_installs_it(box: Box) -> None:
     run = box.launch({})
     assert "Docker does not respond on this host: run gpulab.kubernetes.docker first" in run.failures()
     assert not run.changed()
@@ -455,14 +456,14 @@ def test_a_host_without_docker_is_told_where_it_comes_from(box: Box) -> None:
         ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),
     ],
 )
-def test_what_docker_or_its_agent_can_not_do_is_told(box: Box, values: dict[str, Any], words: str) -> None:
+def test_what_docker_or_its_agent_does_not_support_is_reported(box: Box, values: dict[str, Any], words: str) -> None:
     run = box.launch(values)
     assert words in run.failures()
     assert not run.changed()
     assert box.site.wandb.queues == {}
 
 
-def test_check_apply_and_a_second_run_that_changes_nothing_with_docker(box: Box) -> None:
+def test_check_mode_predicts_the_changes_and_a_second_run_changes_nothing_with_docker(box: Box) -> None:
     key = box.site.key.read_text()
     predicted = box.launch({}, "--check", "--diff").expect_success()
     run = box.launch({}, "--diff", "-vvv").expect_success()
@@ -476,7 +477,7 @@ def test_check_apply_and_a_second_run_that_changes_nothing_with_docker(box: Box)
     assert box.started() == started
 
 
-def test_the_agent_is_a_user_of_its_own_and_only_root_reads_the_key(box: Box) -> None:
+def test_the_agent_has_its_own_user_and_only_root_reads_the_key(box: Box) -> None:
     key = box.site.key.read_text()
     pid = box.host.run(f"systemctl show --value --property=MainPID {UNIT}").strip()
     assert box.host.run(f"ps -o user:32= -p {pid}").strip() == UNIT
@@ -486,7 +487,7 @@ def test_the_agent_is_a_user_of_its_own_and_only_root_reads_the_key(box: Box) ->
     assert key not in seen
 
 
-def test_a_job_of_docker_runs_on_gpus_in_a_container(box: Box) -> None:
+def test_a_docker_job_runs_on_gpus_in_a_container(box: Box) -> None:
     hello = json.loads((ROOT / "examples" / "launch" / "hello-docker.json").read_text())
     item = box.site.push(2, DOCKER_IMAGE, "box", config=hello)
     wait_for(lambda: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 180)
@@ -496,7 +497,7 @@ def test_a_job_of_docker_runs_on_gpus_in_a_container(box: Box) -> None:
     assert "Launching run in docker" in log and box.site.key.read_text() not in log
 
 
-def test_a_changed_configuration_restarts_the_agent_and_its_job_goes_on(box: Box) -> None:
+def test_a_changed_configuration_restarts_the_agent_and_its_job_continues(box: Box) -> None:
     item = box.site.push(1, DOCKER_IMAGE, "box", config={"overrides": {"args": ["python3", "-c", LONG_JOB]}})
     wait_for(lambda: item["associatedRunId"] in box.site.wandb.runs, 90)
     started = box.started()
@@ -515,7 +516,7 @@ def test_a_changed_configuration_restarts_the_agent_and_its_job_goes_on(box: Box
     wait_for(lambda: bool(item["state"] == "FINISHED"), 60)
 
 
-def test_a_stopped_agent_is_an_action_of_the_report(box: Box) -> None:
+def test_a_stopped_agent_is_an_action_in_the_report(box: Box) -> None:
     box.host.run(f"systemctl stop {UNIT}")
     variables = box.site.variables({"wandb_launch_queues": [DOCKER_QUEUE]})
     play(box.path, *variables, playbook="playbooks/report.yml").expect_success()
@@ -524,7 +525,7 @@ def test_a_stopped_agent_is_an_action_of_the_report(box: Box) -> None:
     assert f"the launch agent cp1/{UNIT} is not alive: its unit is inactive" in action["what"]
 
 
-def test_an_agent_that_w_and_b_refuses_is_an_error_with_its_reason(box: Box) -> None:
+def test_an_agent_that_w_and_b_refuses_is_an_error_with_the_reason(box: Box) -> None:
     queues, box.site.wandb.queues = box.site.wandb.queues, {}
     box.site.wandb.unsupported = {"createLaunchAgent"}
     run = box.launch({"wandb_launch_queues": [{**DOCKER_QUEUE, "name": "other"}]})
@@ -532,7 +533,7 @@ def test_an_agent_that_w_and_b_refuses_is_an_error_with_its_reason(box: Box) -> 
     assert "it keeps exiting" in run.failures() and "createLaunchAgent" in run.failures()
 
 
-def test_the_agent_of_docker_is_removed(box: Box) -> None:
+def test_the_docker_agent_is_removed(box: Box) -> None:
     gone = {"wandb_launch_state": "absent", "wandb_launch_queues_absent": ["box"]}
     assert box.launch(gone, "--check").expect_success().changed()
     box.launch(gone).expect_success()
@@ -552,7 +553,7 @@ echo '{"SchemaVersion": "0.1.0", "Vendor": "a test", "Version": "0.0.0", "ShortD
 
 @pytest.fixture(scope="module")
 def on_host(box: Box) -> dict[str, Any]:
-    # The group `tutorial` builds images. Here it is enough that Docker has the plugin.
+    # The group `tutorial` builds images. Here, Docker only needs the plugin.
     install = f"mkdir -p {PLUGINS} && printf %s {shlex.quote(BUILDX)} | install /dev/stdin {PLUGINS}/docker-buildx"
     box.host.run(f"docker buildx version || {{ {install}; }}")
     return {
@@ -565,14 +566,14 @@ def on_host(box: Box) -> dict[str, Any]:
 CLUSTER_UNIT = "wandb-launch-agent-cluster"
 
 
-def test_a_registry_that_wandb_can_not_push_to_is_rejected(box: Box, on_host: dict[str, Any]) -> None:
+def test_a_registry_that_wandb_cannot_push_to_is_refused(box: Box, on_host: dict[str, Any]) -> None:
     builder = {"builder": {"type": "docker", "destination": "localhost:5000/jobs"}}
     run = box.site.launch({**on_host, "wandb_launch_agent_config": builder})
     assert "it takes no registry with a port" in run.failures()
     assert not run.changed()
 
 
-def test_the_agent_of_the_cluster_runs_on_its_host(box: Box, on_host: dict[str, Any]) -> None:
+def test_the_agent_for_the_cluster_runs_on_its_host(box: Box, on_host: dict[str, Any]) -> None:
     predicted = box.site.launch(on_host, "--check", "--diff").expect_success()
     run = box.site.launch(on_host, "--diff", "-vvv").expect_success()
     assert predicted.changed() == run.changed() != set()
@@ -588,7 +589,9 @@ def test_the_agent_of_the_cluster_runs_on_its_host(box: Box, on_host: dict[str, 
     assert box.host.run(f"systemctl show --value --property=InvocationID {CLUSTER_UNIT}") == started
 
 
-def test_it_has_the_permissions_of_an_agent_in_the_cluster(box: Box, on_host: dict[str, Any]) -> None:
+def test_the_agent_on_the_host_has_the_permissions_of_an_agent_in_the_cluster(
+    box: Box, on_host: dict[str, Any]
+) -> None:
     kubeconfig = f"/etc/{CLUSTER_UNIT}/kubeconfig"
     assert box.host.run(f"stat -c '%a %U' {kubeconfig} /etc/{CLUSTER_UNIT}/environment") == "600 root\n600 root\n"
     pid = box.host.run(f"systemctl show --value --property=MainPID {CLUSTER_UNIT}").strip()
@@ -613,7 +616,7 @@ def test_a_stopped_run_of_the_agent_on_the_host_releases_its_gpus(box: Box, on_h
     stop_a_run(box.site, STOPS)
 
 
-def test_an_image_of_docker_reaches_the_node(box: Box, on_host: dict[str, Any]) -> None:
+def test_an_image_built_with_docker_reaches_the_node(box: Box, on_host: dict[str, Any]) -> None:
     program = f"/usr/local/lib/{CLUSTER_UNIT}"
     socket = f"/run/{CLUSTER_UNIT}-images.sock"
     box.site.launch({**on_host, "wandb_launch_agent_config": STOPS}).expect_success()
@@ -628,13 +631,13 @@ def test_an_image_of_docker_reaches_the_node(box: Box, on_host: dict[str, Any]) 
     wait_for(lambda: bool(item["state"] == "FINISHED"), 120)
 
 
-def test_its_place_changes_only_after_its_removal(box: Box, on_host: dict[str, Any]) -> None:
+def test_the_agent_must_be_removed_before_it_moves_to_the_cluster(box: Box, on_host: dict[str, Any]) -> None:
     run = box.site.launch({})
     assert "already runs on cp1: remove it there first" in run.failures()
     assert not run.changed()
 
 
-def test_the_report_knows_the_agent_on_the_host(box: Box, on_host: dict[str, Any]) -> None:
+def test_the_report_includes_the_agent_on_the_host(box: Box, on_host: dict[str, Any]) -> None:
     box.host.run(f"systemctl stop {CLUSTER_UNIT}")
     variables = box.site.variables(on_host)
     play(box.path, *variables, playbook="playbooks/report.yml").expect_success()

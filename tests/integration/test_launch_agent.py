@@ -1,4 +1,4 @@
-"""What the role adds to W&B's agent, with wandb's own classes. No lab is needed."""
+"""The role's additions to W&B's agent, tested with wandb's own classes. Needs no lab."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ try:
 except Exception as error:
     print("error", type(error).__name__, error)
 """
-# Reports that it has buildx, and then builds or fails.
+# Reports that buildx is available, and then builds or fails.
 DOCKER = """#!/bin/sh
 case "$*" in
   *--help) echo buildx ;;
@@ -105,14 +105,14 @@ def api() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize(("how", "query"), [("changed", "?propagationPolicy=Background"), ("as it is", "")])
-def test_a_run_that_is_canceled_takes_its_pods_with_it(api: tuple[str, list[str]], how: str, query: str) -> None:
+def test_canceling_a_run_deletes_its_pods(api: tuple[str, list[str]], how: str, query: str) -> None:
     url, asked = api
     python(CANCEL, url, how)
     assert asked == [f"/apis/batch/v1/namespaces/default/jobs/job{query}"]
 
 
 @pytest.mark.parametrize("status", ["0", "1"])
-def test_a_build_is_loaded_or_ends_with_its_last_lines(tmp_path: Path, status: str) -> None:
+def test_a_built_image_is_loaded_and_a_failed_build_ends_with_its_last_lines(tmp_path: Path, status: str) -> None:
     docker = tmp_path / "docker"
     docker.write_text(DOCKER)
     docker.chmod(0o755)
@@ -127,7 +127,7 @@ def test_a_build_is_loaded_or_ends_with_its_last_lines(tmp_path: Path, status: s
 
 
 class Kubernetes(BaseHTTPRequestHandler):
-    """The part of the Kubernetes API that the agent calls for a Job."""
+    """The Kubernetes API, as far as the agent calls it for a Job."""
 
     protocol_version = "HTTP/1.1"
     made: list[dict[str, Any]]
@@ -167,7 +167,7 @@ class Agent:
 
 @contextmanager
 def agent(home: Path, **environment: str) -> Iterator[Agent]:
-    """Run the agent during a block, with stand-ins for W&B's cloud and for the API."""
+    """Run the agent during the block, with stand-ins for W&B's cloud and for the API."""
     handler: Any = type("Handler", (Kubernetes,), {"made": []})
     kubeconfig, config = home / "kubeconfig", home / "launch-config.yaml"
     config.write_text(
@@ -213,7 +213,7 @@ def wait_for(condition: Callable[[], bool], agent: Agent) -> None:
 
 
 def push(wandb: StandIn) -> dict[str, Any]:
-    """Put a job of source code into the queue, as W&B hands it to the agent."""
+    """Put a job of source code into the queue, as W&B passes it to the agent."""
     source = {"Dockerfile": "FROM scratch\n", "main.py": "print(1)\n"}
     wandb.artifacts += job(ENTITY, "p", "build", source, ["python3", "main.py"])
     container = {"name": "job", "image": "${image_uri}"}
@@ -226,7 +226,7 @@ def push(wandb: StandIn) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("status", ["0", "1"])
-def test_source_code_becomes_an_image_and_a_job(tmp_path: Path, status: str) -> None:
+def test_a_job_of_source_code_is_built_and_runs_as_a_kubernetes_job(tmp_path: Path, status: str) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()
     docker = programs / "docker"

@@ -1,4 +1,4 @@
-"""A GPU pod keeps its GPU whatever else happens on its node; what other hands have changed is found and put back."""
+"""A GPU pod keeps its GPU whatever changes on its node, and drift is found and fixed."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from conftest import Built
 from support.cluster import gpu_deployment, gpu_pod
 from support.play import play
 
-# What a pod gets that opens its device node: 195 is known to nobody here (ENXIO) but denied with EPERM where the
-# device was taken away.
+# Error codes when a pod opens its device node: ENXIO if allowed, because no driver here serves major number 195; EPERM
+# if the device was taken away.
 OPEN = 'set -- /dev/nvidia[0-9]*; (exec 3<"$1") 2>&1 || true'
 DROP_IN = "/etc/containerd/conf.d/50-nvidia.toml"
 
 
 def opened(built: Built, pod: str) -> str:
-    """Return what a pod is told that opens the device node of the first GPU it has."""
+    """Return the error that a pod gets when it opens the device node of its first GPU."""
     said: str = built.cluster.kubectl("exec", pod, "--", "/bin/sh", "-c", OPEN)
     return said
 
 
-def test_a_pod_that_was_given_no_gpu_can_not_open_its_device(built: Built) -> None:
+def test_a_pod_without_a_gpu_cannot_open_gpu_devices(built: Built) -> None:
     stranger = gpu_pod("stranger", 0, "gpu2")
     (container,) = stranger["spec"]["containers"]
     del container["env"]
@@ -34,7 +34,7 @@ def test_a_pod_that_was_given_no_gpu_can_not_open_its_device(built: Built) -> No
     assert "Operation not permitted" in said
 
 
-def test_a_pod_keeps_its_gpu_through_everything_but_a_change_of_containerd(built: Built) -> None:
+def test_a_pod_keeps_its_gpu_through_everything_but_a_containerd_change(built: Built) -> None:
     pod = built.cluster.start_gpu_pod("keeper", 1, "gpu2")
     try:
         before = opened(built, "keeper")
@@ -56,7 +56,7 @@ def test_a_pod_keeps_its_gpu_through_everything_but_a_change_of_containerd(built
         built.cluster.delete_pod("keeper")
 
 
-def test_drained_it_ends_and_its_replacement_runs(built: Built) -> None:
+def test_a_drained_pod_ends_and_its_replacement_runs(built: Built) -> None:
     built.cluster.apply(*gpu_deployment("train"))
     before = built.cluster.pod_of("train")
     node = before["spec"]["nodeName"]
@@ -69,11 +69,11 @@ def test_drained_it_ends_and_its_replacement_runs(built: Built) -> None:
     play(built.lab.path).expect_success()
     assert built.cluster.pod_of("train")["metadata"]["uid"] == after["metadata"]["uid"]
     built.cluster.kubectl("delete", "deployment", "train", "--wait")
-    # What it held can be proven now.
+    # The GPU that it held can be verified now.
     play(built.lab.path).expect_success()
 
 
-def test_drift_is_named_with_the_hosts_and_a_status(built: Built) -> None:
+def test_drift_is_reported_with_hosts_and_an_exit_status(built: Built) -> None:
     host = built.inventory.hosts["gpu1"]
     verify = "playbooks/verify.yml"
     play(built.lab.path, playbook=verify).expect_success()

@@ -1,6 +1,6 @@
-"""The metrics of each GPU: exported, verified, out of the way of a driver upgrade, and removed.
+"""Metrics of each GPU: exported, verified, compatible with a driver upgrade, and removed.
 
-The exporter is the lab's stand-in, which reads the simulated NVML: there is no DCGM for simulated GPUs.
+The exporter is the lab's stand-in, which reads the simulated NVML, because DCGM does not support simulated GPUs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def site() -> Iterator[Site]:
         ({"cluster_gpu_manager": "gpu_operator"}, "runs an exporter of its own"),
     ],
 )
-def test_a_mistake_is_told_before_anything_changes(site: Site, variables: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_reported_before_anything_changes(
+    site: Site, variables: dict[str, Any], words: str
+) -> None:
     run = site.metrics(**variables)
     assert run.status != 0
     assert words in run.failures()
@@ -93,7 +95,7 @@ def test_each_gpu_has_metrics_and_a_second_run_changes_nothing(site: Site) -> No
     assert site.cluster.allocatable_gpus() == {"gpu1": 2}
 
 
-def test_a_gpu_that_is_lost_is_named_with_its_host(site: Site) -> None:
+def test_a_lost_gpu_is_named_with_its_host(site: Site) -> None:
     uuids = site.uuids()
     site.lab.fault("gpu1", "lost", "--gpu", "1")
     run = site.metrics()
@@ -107,7 +109,7 @@ def test_a_gpu_that_is_lost_is_named_with_its_host(site: Site) -> None:
     site.metrics().expect_unchanged()
 
 
-def test_it_is_in_nobodys_way_when_the_driver_changes(site: Site) -> None:
+def test_the_exporter_does_not_block_a_driver_upgrade(site: Site) -> None:
     pod = site.pod()
     wanted = ("-e", f"nvidia_driver_version={NEW}")
     play(site.lab.path, *wanted, playbook="playbooks/upgrade_driver.yml").expect_success()
@@ -116,13 +118,13 @@ def test_it_is_in_nobodys_way_when_the_driver_changes(site: Site) -> None:
     assert f'DCGM_FI_DRIVER_VERSION="{NEW}"' in site.exported()
 
 
-def test_another_exporter_is_named(site: Site) -> None:
+def test_an_unmanaged_exporter_is_named(site: Site) -> None:
     run = site.metrics(dcgm_exporter_namespace="monitoring")
     assert "it runs in the namespace dcgm-exporter already" in run.failures()
     assert not run.changed()
 
 
-def test_it_goes_and_leaves_nothing(site: Site) -> None:
+def test_removal_leaves_nothing(site: Site) -> None:
     predicted = site.metrics("--check", dcgm_exporter_state="absent").expect_success()
     assert predicted.changed() and site.pod()
     site.metrics(dcgm_exporter_state="absent").expect_success()

@@ -1,6 +1,6 @@
-"""Kubernetes by minikube on a machine with GPUs: predicted, verified, changed, after a reboot, stopped, deleted.
+"""minikube on a machine with GPUs: predicted, verified, changed, rebooted, stopped, deleted.
 
-The commands of docs/one-machine.md do what they can, in the page's order.
+Most steps are the commands of docs/one-machine.md, in the page's order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from support.minikube import minikube, write_inventory
 from support.play import play
 
 EXAMPLES = ROOT / "examples" / "one-machine"
-# In the place of the lab's containerd_cri_settings: minikube writes its own value into config.toml, not into drop-ins.
+# Replaces the lab's containerd_cri_settings: minikube writes its own value into config.toml instead of a drop-in.
 DROP_IN = 'version = 3\n[plugins."io.containerd.cri.v1.runtime"]\nrestrict_oom_score_adj = true\n'
 PASSWORD = "S3CRET-proxy-7c41e0"
 PROXY = """
@@ -69,7 +69,7 @@ def guide(lab: Lab, host: Host) -> Guide:
 
 @pytest.fixture(scope="module")
 def inventory(lab: Lab, host: Host, guide: Guide) -> Path:
-    """The lab's host in the group minikube, next to what the guide's reader has."""
+    """The lab's host in the group minikube, and what the reader of the guide has."""
     return write_inventory(guide.checkout.path, lab, host, without="containerd_cri_settings")
 
 
@@ -79,7 +79,7 @@ def cluster(host: Host) -> Cluster:
 
 
 def wait_for_profile(host: Host, former: str) -> None:
-    """Wait until the host has booted again and its unit has started the profile."""
+    """Wait until the host has rebooted and its unit has started the profile."""
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         now = host.attempt("cat /proc/sys/kernel/random/boot_id && systemctl is-active minikube-minikube", timeout=30)
@@ -90,7 +90,7 @@ def wait_for_profile(host: Host, former: str) -> None:
 
 
 @pytest.mark.usefixtures("inventory")
-def test_check_mode_predicts_and_changes_nothing(guide: Guide, host: Host) -> None:
+def test_check_mode_predicts_the_cluster_and_changes_nothing(guide: Guide, host: Host) -> None:
     run = guide.through("--check --diff")
     changed = {task.rpartition(" : ")[2] for task in run.changed_tasks()}
     assert {"Install minikube", "Make the profile what is declared"} <= changed
@@ -110,7 +110,7 @@ def test_check_mode_predicts_and_changes_nothing(guide: Guide, host: Host) -> No
         ({"profile": "lab"}, "supports only the profile minikube"),
     ],
 )
-def test_what_minikube_refuses_is_refused_before_anything_changes(
+def test_settings_that_minikube_refuses_are_refused_before_anything_changes(
     inventory: Path, settings: dict[str, str], words: str
 ) -> None:
     run = minikube(inventory, **settings)
@@ -129,7 +129,7 @@ def test_every_gpu_is_verified(inventory: Path, guide: Guide, host: Host, cluste
     assert cluster.get("node", host.name)["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.1"
 
 
-def test_minikube_added_the_resolver_of_systemd(host: Host) -> None:
+def test_minikube_uses_the_name_servers_of_systemd_resolved(host: Host) -> None:
     config = json.loads(host.run("cat /root/.minikube/profiles/minikube/config.json"))["KubernetesConfig"]
     found = {one["Key"]: one["Value"] for one in config["ExtraOptions"]}
     assert found["resolv-conf"] == "/run/systemd/resolve/resolv.conf"
@@ -140,13 +140,13 @@ def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory, "--check", "--diff").expect_unchanged()
 
 
-def test_a_kubernetes_that_minikube_does_not_know_causes_a_warning(inventory: Path) -> None:
+def test_a_kubernetes_version_unknown_to_minikube_is_a_warning(inventory: Path) -> None:
     run = minikube(inventory, "--check", "--diff", kubernetes_version="1.36.4").expect_success()
     assert "minikube 1.38.1 knows Kubernetes up to 1.35.1, not 1.36.4" in run.output
     assert "kubernetes_version from 1.35.1 to 1.36.4" in run.output
 
 
-def test_the_manifests_of_the_guide_fit(host: Host, guide: Guide, cluster: Cluster) -> None:
+def test_the_manifests_of_the_guide_are_accepted(host: Host, guide: Guide, cluster: Cluster) -> None:
     home = host.run(f"echo ~{host.variables['ansible_user']}").strip()
     for name in ("gpu-pod.yml", "notebook.yml"):
         host.run(f"cat > {home}/{name} <<'END'\n{(EXAMPLES / name).read_text()}\nEND")
@@ -155,7 +155,9 @@ def test_the_manifests_of_the_guide_fit(host: Host, guide: Guide, cluster: Clust
     host.run(f"kubectl apply --dry-run=server -f {home}/notebook.yml")
 
 
-def test_what_can_not_be_changed_is_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
+def test_settings_that_cannot_be_changed_are_refused_with_what_would_be_deleted(
+    inventory: Path, cluster: Cluster
+) -> None:
     cluster.start_gpu_pod("notebook", 1)
     run = minikube(inventory, image_repository="mirror.example")
     assert run.status != 0 and run.changed() == set()
@@ -164,7 +166,7 @@ def test_what_can_not_be_changed_is_refused_with_what_would_be_deleted(inventory
     assert cluster.get("pod", "notebook")["status"]["phase"] == "Running"
 
 
-def test_what_can_be_changed_is_changed_and_the_pod_runs_on(inventory: Path, cluster: Cluster) -> None:
+def test_settings_that_can_be_changed_are_changed_and_the_pod_keeps_running(inventory: Path, cluster: Cluster) -> None:
     before = cluster.get("pod", "notebook")["metadata"]["uid"]
     assert minikube(inventory, addons=[]).expect_success().changed()
     assert cluster.get("storageclasses")["items"] == []
@@ -173,8 +175,8 @@ def test_what_can_be_changed_is_changed_and_the_pod_runs_on(inventory: Path, clu
     assert cluster.get("pod", "notebook")["metadata"]["uid"] == before
 
 
-def test_playbooks_for_clusters_take_minikube(inventory: Path, host: Host, cluster: Cluster) -> None:
-    """Sharing changes what the cluster offers, through the lease and the API; the report and verify read it."""
+def test_playbooks_for_clusters_work_with_minikube(inventory: Path, host: Host, cluster: Cluster) -> None:
+    """Sharing needs the lease and the API; report and verify read the result."""
     cluster.delete_pod("notebook")
     for sharing, offered in (({"mode": "time_slicing", "replicas": 2}, 8), ({"mode": "exclusive"}, 4)):
         values = ("-e", json.dumps({"nvidia_device_plugin_sharing": sharing}))
@@ -188,8 +190,8 @@ def test_playbooks_for_clusters_take_minikube(inventory: Path, host: Host, clust
     assert (totals["gpus"], totals["proven"]) == (4, 4)
 
 
-def test_it_is_there_after_a_reboot(inventory: Path, host: Host, cluster: Cluster) -> None:
-    # A pod with a GPU that nothing makes again is refused while the device plugin is not back yet.
+def test_the_cluster_runs_again_after_a_reboot(inventory: Path, host: Host, cluster: Cluster) -> None:
+    # A plain GPU pod is rejected while the device plugin is still starting, and nothing re-creates it.
     cluster.delete_pod("notebook")
     cluster.apply(*gpu_deployment("notebook"))
     cluster.kubectl("rollout", "status", "deployment/notebook", "--timeout=60s")
@@ -202,14 +204,14 @@ def test_it_is_there_after_a_reboot(inventory: Path, host: Host, cluster: Cluste
     assert "4 of 4 GPUs verified" in run.output
 
 
-def test_it_is_stopped_and_started(inventory: Path, guide: Guide, host: Host) -> None:
+def test_the_cluster_is_stopped_and_started(inventory: Path, guide: Guide, host: Host) -> None:
     assert guide.through("minikube_state=stopped").changed()
     assert host.run("systemctl is-active kubelet || true").strip() == "inactive"
     minikube(inventory, state="stopped").expect_unchanged()
     assert "4 of 4 GPUs verified" in guide.through("minikube -i my.ini").output
 
 
-def test_it_is_deleted_by_its_name_only(inventory: Path, guide: Guide, host: Host) -> None:
+def test_the_cluster_is_only_deleted_by_its_name(inventory: Path, guide: Guide, host: Host) -> None:
     run = minikube(inventory, state="absent")
     assert run.status != 0 and run.changed() == set() and "-e minikube_delete=minikube" in run.failures()
     run = guide.through("minikube_delete=minikube")
@@ -228,7 +230,7 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, guide: Guide, host: Hos
     assert guide.left() == []
 
 
-def test_download_start_and_unit_use_the_proxy(inventory: Path, host: Host) -> None:
+def test_downloads_the_start_and_the_unit_use_the_proxy(inventory: Path, host: Host) -> None:
     host.run(f"cat > /root/proxy.py <<'END'\n{PROXY}\nEND")
     host.run("systemd-run --unit=lab-proxy --property=StandardError=file:/root/proxy.log python3 /root/proxy.py")
     host.run("rm -rf /root/.minikube/cache")

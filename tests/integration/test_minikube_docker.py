@@ -1,4 +1,4 @@
-"""Kubernetes by minikube in a container of Docker that was given the GPUs by --gpus, for a user who is not root."""
+"""minikube in a Docker container that gets the GPUs by --gpus, for a user who is not root."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cluster(host: Host) -> Cluster:
     return Minikube(host)
 
 
-def test_check_mode_predicts_and_changes_nothing(inventory: Path, host: Host) -> None:
+def test_check_mode_predicts_the_cluster_and_changes_nothing(inventory: Path, host: Host) -> None:
     run = minikube(inventory, "--check", "--diff").expect_success()
     changed = {task.rpartition(" : ")[2] for task in run.changed_tasks()}
     assert {"Install minikube", "Make the profile what is declared"} <= changed
@@ -67,7 +67,7 @@ def test_gpus_with_another_runtime_are_refused_before_anything_changes(inventory
 
 
 def given(host: Host) -> str:
-    """What Docker gave minikube's container, as its requests for devices."""
+    """Docker's device requests for minikube's container."""
     return host.run("docker inspect --format '{{json .HostConfig.DeviceRequests}}' minikube")
 
 
@@ -87,15 +87,15 @@ def test_a_second_run_changes_nothing(inventory: Path) -> None:
     minikube(inventory, "--check", "--diff").expect_unchanged()
 
 
-def test_another_name_for_all_gpus_is_no_change(inventory: Path) -> None:
+def test_the_other_name_for_all_gpus_is_not_a_change(inventory: Path) -> None:
     minikube(inventory, gpus="nvidia").expect_unchanged()
 
 
-def test_an_image_of_the_host_reaches_minikube(inventory: Path, host: Host, cluster: Cluster) -> None:
+def test_an_image_of_the_host_can_be_loaded_into_minikube(inventory: Path, host: Host, cluster: Cluster) -> None:
     (known,) = {
         line for line in host.run("docker images --format '{{.Repository}}:{{.Tag}}'").split() if "cuda" in line
     }
-    # An image of its own: the kubelet gives one that it has pulled to no pod under another name.
+    # A new image: the kubelet does not let pods use an image that it has pulled under another name.
     build = f'docker create --name built {known} && docker commit --change "LABEL built=here" built built/here:1'
     load = f"{build} && docker rm built && minikube image load built/here:1"
     host.run(f"sudo -iu {USER} bash -c '{load}'", timeout=300)
@@ -106,7 +106,7 @@ def test_an_image_of_the_host_reaches_minikube(inventory: Path, host: Host, clus
 
 
 def volume_pod(name: str, command: str) -> dict[str, object]:
-    """A pod that mounts the NFS export, which the kubelet in minikube's container does."""
+    """The kubelet in minikube's container mounts the NFS export for a pod."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -126,7 +126,7 @@ def volume_pod(name: str, command: str) -> dict[str, object]:
     }
 
 
-def test_pods_have_volumes_of_an_nfs_server(host: Host, cluster: Cluster) -> None:
+def test_pods_use_volumes_of_an_nfs_server(host: Host, cluster: Cluster) -> None:
     host.run(f"mkdir -p {SHARED}/{SERVER}{EXPORT}")
     for name, command in (("writer", "echo written >/cache/file"), ("reader", "grep written /cache/file")):
         cluster.apply(volume_pod(name, command))
@@ -135,7 +135,7 @@ def test_pods_have_volumes_of_an_nfs_server(host: Host, cluster: Cluster) -> Non
     assert host.run(f"cat {SHARED}/{SERVER}{EXPORT}/file").strip() == "written"
 
 
-def test_other_gpus_are_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
+def test_a_change_of_gpus_is_refused_with_what_would_be_deleted(inventory: Path, cluster: Cluster) -> None:
     cluster.start_gpu_pod("notebook", 1)
     run = minikube(inventory, gpus="nvidia.com")
     assert run.status != 0 and run.changed() == set()
@@ -144,7 +144,7 @@ def test_other_gpus_are_refused_with_what_would_be_deleted(inventory: Path, clus
     cluster.delete_pod("notebook")
 
 
-def test_it_is_stopped_and_started_by_its_unit(inventory: Path, host: Host, cluster: Cluster) -> None:
+def test_the_unit_stops_and_starts_the_cluster(inventory: Path, host: Host, cluster: Cluster) -> None:
     assert minikube(inventory, state="stopped").expect_success().changed()
     assert host.run("docker inspect --format '{{.State.Status}}' minikube").strip() == "exited"
     minikube(inventory, state="stopped").expect_unchanged()
@@ -153,7 +153,7 @@ def test_it_is_stopped_and_started_by_its_unit(inventory: Path, host: Host, clus
     assert "4 of 4 GPUs verified" in minikube(inventory).expect_success().output
 
 
-def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
+def test_the_cluster_is_only_deleted_by_its_name(inventory: Path, host: Host) -> None:
     run = minikube(inventory, state="absent")
     assert run.status != 0 and run.changed() == set() and "-e minikube_delete=minikube" in run.failures()
     minikube(inventory, state="absent", delete="minikube").expect_success()
@@ -161,11 +161,11 @@ def test_it_is_deleted_by_its_name_only(inventory: Path, host: Host) -> None:
         assert "minikube" not in host.run(f"docker {kind}"), kind
     assert host.run("systemctl is-active docker").strip() == "active"
     minikube(inventory, state="absent", delete="minikube").expect_unchanged()
-    # What minikube leaves is a kubeconfig without a context.
+    # minikube leaves a kubeconfig without a context.
     minikube(inventory, "--check").expect_success()
 
 
-def test_every_gpu_is_verified_by_the_other_mode(inventory: Path, host: Host) -> None:
+def test_every_gpu_is_verified_in_the_other_gpu_mode(inventory: Path, host: Host) -> None:
     run = minikube(inventory, gpus="nvidia.com").expect_success()
     assert "4 of 4 GPUs verified" in run.output
     assert json.loads(given(host))[0]["Driver"] == "cdi"

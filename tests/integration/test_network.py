@@ -1,6 +1,6 @@
-"""All-reduce from pod to pod against host to host, over flannel's two backends, in two labs one after the other.
+"""All-reduce between pods and between hosts, with flannel's two backends in two consecutive labs.
 
-In the first of them, the GPUs are measured, too: on the CPU, since the lab's GPUs are simulated.
+The first lab also measures the GPUs, on the CPU because they are simulated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FIGURES: dict[str, dict[str, Any]] = {}
 
 
 def measured(lab: Lab, backend: str) -> dict[str, Any]:
-    """Make a cluster with this backend, and return what the benchmark wrote there."""
+    """Create a cluster with this backend, and return the benchmark's report."""
     play(lab.path, "-e", f"flannel_backend={backend}").expect_success()
     play(lab.path, playbook="playbooks/benchmark_network.yml").expect_success()
     read: dict[str, Any] = json.loads((lab.directory / "gpulab-network-report.json").read_text())
@@ -27,7 +27,7 @@ def measured(lab: Lab, backend: str) -> dict[str, Any]:
 
 
 def gpus_are_measured(lab: Lab) -> None:
-    """Check mode, a run with one of the four GPUs in use, a report, which keeps the figures, and a run for one host."""
+    """Check mode, a run with a GPU in use, a report, which keeps the figures, and a run limited to one host."""
     cluster, written = Cluster.of(lab.inventory()), lab.directory / "gpulab-gpu-benchmark-report.json"
     playbook, label = "playbooks/benchmark_gpus.yml", "measured on the CPU (no CUDA)"
     rehearsal = play(lab.path, "--check", playbook=playbook).expect_success()
@@ -45,7 +45,7 @@ def gpus_are_measured(lab: Lab) -> None:
     assert len({row["uuid"] for row in [*found["gpus"], used]}) == 4
     assert all(row["device"] == "cpu" and len(row["figures"]) == 4 for row in found["gpus"])
     assert (found["failures"], found["warnings"]) == ([], [])
-    # The simulated driver reports them; the figures are of the CPU.
+    # The simulated driver reports the GPUs, but the CPU computes.
     assert all(row["facts"]["pcie_width"] == row["facts"]["pcie_width_max"] for row in found["gpus"])
     cluster.kubectl("wait", "namespace/gpulab-gpu-benchmark", "--for=delete", "--timeout=60s")
 
@@ -69,7 +69,7 @@ def gpus_are_measured(lab: Lab) -> None:
 
 
 def leave_behind(cluster: Cluster) -> None:
-    """What a run leaves that is killed with its controller: its namespace, and a pod that has a GPU."""
+    """Create what a run leaves if it is killed with its controller: its namespace, and a pod that holds a GPU."""
     namespace, owner = (
         "gpulab-gpu-benchmark",
         {
@@ -90,7 +90,7 @@ def image() -> None:
 
 
 @pytest.mark.parametrize("backend", ["vxlan", "host-gw"])
-def test_both_networks_are_measured(backend: str) -> None:
+def test_both_flannel_backends_are_measured(backend: str) -> None:
     with running("vxlan", SPEC) if backend == "vxlan" else running("host-gw", SPEC) as lab:
         found = FIGURES[backend] = measured(lab, backend)
         if backend == "vxlan":
@@ -102,8 +102,8 @@ def test_both_networks_are_measured(backend: str) -> None:
     assert found["pods_to_hosts"] == pytest.approx(found["bus_gb_per_s"]["pods"] / found["bus_gb_per_s"]["hosts"], 0.01)
 
 
-def test_the_two_are_compared() -> None:
-    """The figures of both, as JSON, for whoever looks. On a busy machine they vary too much for more than that."""
+def test_the_backends_are_compared() -> None:
+    """Write the figures of both as JSON. They vary too much on a busy machine for stricter assertions."""
     directory = ROOT / ".cache" / "labs"
     (directory / "network.json").write_text(json.dumps(FIGURES, indent=2))
     assert set(FIGURES) == {"vxlan", "host-gw"}

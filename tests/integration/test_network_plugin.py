@@ -1,4 +1,4 @@
-"""A cluster whose pod network somebody else sets up: site.yml waits for it, says what is missing, and goes on."""
+"""A cluster with an unmanaged pod network: site.yml waits, names what is missing, and later completes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.lab import Lab, running
 from support.play import play
 
 EXTERNAL = ("-e", "cluster_network_plugin=external")
-# flannel's manifests in a namespace that this collection does not know, as another plugin's would be.
+# flannel's manifests in a namespace that is unknown to this collection, like another network plugin.
 MANIFESTS = f"""
 - name: Write the manifests of a network plugin
   hosts: control_plane
@@ -49,7 +49,7 @@ def test_nodes_without_a_pod_network_are_named(lab: Lab) -> None:
         assert words in run.output
 
 
-def test_the_run_after_it_is_installed_finishes_the_cluster(lab: Lab, tmp_path: Path) -> None:
+def test_a_run_after_the_plugin_is_installed_completes_the_cluster(lab: Lab, tmp_path: Path) -> None:
     manifests = tmp_path / "manifests.yml"
     manifests.write_text(MANIFESTS)
     play(lab.path, playbook=str(manifests)).expect_success()

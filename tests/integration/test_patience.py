@@ -1,4 +1,4 @@
-"""An API server that is away for 20 s, and runs at the same time: nothing that works is undone."""
+"""An API server outage of 20 s, and simultaneous runs: nothing that works is undone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Site:
         return {line.strip() for host in self.inventory.workers for line in host.run(query).splitlines()}
 
     def expect_in_use(self) -> None:
-        """No node is cordoned or remembers work, every GPU is offered, and no one holds the lease."""
+        """Assert that all nodes are released, every GPU is offered, and no one holds the lease."""
         for node in self.cluster.get("nodes")["items"]:
             name, known = node["metadata"]["name"], node["metadata"].get("annotations", {})
             assert not node["spec"].get("unschedulable"), f"{name} stays cordoned"
@@ -56,7 +56,7 @@ class Site:
 
 @dataclass
 class Outage:
-    """The API server of a host leaves after a while, and returns 20 s after it is gone."""
+    """Stop a host's API server after a while, and start it again 20 s after it is down."""
 
     host: Host
     after: float
@@ -93,7 +93,7 @@ def wait(condition: Callable[[], object], limit: float = 120) -> None:
 
 
 def moment(name: str, duration: float) -> float:
-    """When within a run the API server leaves."""
+    """Return the start of the outage within a run, in seconds."""
     return random.Random(f"{SEED} {name}").uniform(0.1, 0.9) * duration
 
 
@@ -107,7 +107,7 @@ def site() -> Iterator[Site]:
 
 @contextmanager
 def in_background(action: Callable[[], Run]) -> Iterator[list[Run]]:
-    """Run something for the length of a block; its Run is in the list afterwards."""
+    """Run an action during the block; its Run is in the list afterwards."""
     runs: list[Run] = []
     thread = threading.Thread(target=lambda: runs.append(action()))
     thread.start()
@@ -123,7 +123,7 @@ def holder(site: Site) -> str:
     return found
 
 
-# The durations are those of runs without an outage.
+# Durations of runs without an outage.
 @pytest.mark.parametrize(
     ("playbook", "duration", "arguments"),
     [
@@ -140,7 +140,7 @@ def holder(site: Site) -> str:
 )
 def test_a_run_waits_for_the_api_server(site: Site, playbook: str, duration: float, arguments: tuple[str, ...]) -> None:
     control_plane = site.inventory.control_plane
-    # Something to do for site.yml.
+    # Gives site.yml something to change.
     site.inventory.workers[0].run("rm -f /etc/sysctl.d/95-gpulab.conf")
     with Outage(control_plane, moment(playbook + "".join(arguments), duration)) as outage:
         run = site.play(playbook, *arguments)
@@ -150,18 +150,18 @@ def test_a_run_waits_for_the_api_server(site: Site, playbook: str, duration: flo
         site.expect_in_use()
 
 
-def test_an_upgrade_waits_for_the_api_server_and_keeps_the_driver(site: Site) -> None:
+def test_an_upgrade_waits_for_the_api_server_and_does_not_roll_back(site: Site) -> None:
     with Outage(site.inventory.control_plane, moment(UPGRADE, 60)):
         run = site.play(UPGRADE, "-e", f"nvidia_driver_version={NEW}")
     if run.status:
-        # One sentence, nothing undone, and the next run completes it.
+        # It stops without a rollback, and the next run completes it.
         assert "rolled back" not in run.output
         site.play(UPGRADE, "-e", f"nvidia_driver_version={NEW}").expect_success()
     assert site.versions() == {NEW}
     site.expect_in_use()
 
 
-def test_a_verification_during_an_upgrade_is_refused_and_harms_nothing(site: Site) -> None:
+def test_a_verification_during_an_upgrade_is_refused_without_side_effects(site: Site) -> None:
     with in_background(lambda: site.play(UPGRADE, "-e", f"nvidia_driver_version={OLD}")) as upgrades:
         wait(lambda: holder(site))
         refused = 0
@@ -175,7 +175,7 @@ def test_a_verification_during_an_upgrade_is_refused_and_harms_nothing(site: Sit
     site.expect_in_use()
 
 
-def test_of_two_runs_of_one_user_the_second_is_refused(site: Site) -> None:
+def test_the_second_of_two_runs_of_one_user_is_refused(site: Site) -> None:
     with in_background(lambda: site.play(VERIFY)) as first:
         wait(lambda: holder(site))
         second = site.play("playbooks/isolate_gpu.yml")
@@ -185,15 +185,15 @@ def test_of_two_runs_of_one_user_the_second_is_refused(site: Site) -> None:
 
 
 def keepers() -> list[int]:
-    """The processes that renew a lease, as the runs of this user note them."""
+    """Return the process IDs of the lease keepers that runs of this user have recorded."""
     notes = Path.home().glob(".ansible/tmp/ansible-local-*/lease-????????????????")
     noted = [json.loads(note.read_text()).get("process", 0) for note in notes]
-    # The note of a run that was killed may name what is another process by now.
+    # The process ID recorded by a killed run may belong to another process by now.
     commands = {process: Path(f"/proc/{process}/cmdline") for process in noted if process}
     return [process for process, path in commands.items() if path.exists() and b"ansible" in path.read_bytes()]
 
 
-def test_a_run_whose_keeper_was_killed_goes_on(site: Site) -> None:
+def test_a_run_whose_lease_keeper_was_killed_continues(site: Site) -> None:
     def kill() -> None:
         wait(keepers)
         for process in keepers():
@@ -204,11 +204,11 @@ def test_a_run_whose_keeper_was_killed_goes_on(site: Site) -> None:
     run = site.play(VERIFY)
     killer.join()
     run.expect_success()
-    # It could not be renewed any more, and is released all the same.
+    # The lease was no longer renewed, but is released.
     site.expect_in_use()
 
 
-def test_afterwards_there_is_nothing_to_do(site: Site) -> None:
+def test_after_the_outages_a_run_changes_nothing(site: Site) -> None:
     def changed() -> dict[str, Any]:
         return {f"{host}: {task}": True for host, task in site.play("site.yml").expect_success().changed()}
 

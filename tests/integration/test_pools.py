@@ -1,4 +1,4 @@
-"""Unlike machines in one cluster: pods land where they should, labels and taints come and go as declared."""
+"""A heterogeneous cluster: pods run where they should, and labels and taints follow the declaration."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Site:
         return [taint for taint in self.node(name)["spec"].get("taints", []) if "kubernetes.io" not in taint["key"]]
 
     def lands(self, name: str, **spec: Any) -> str:
-        """Start a pod and return the node where it was put, empty when there is no place for it."""
+        """Start a pod and return its node, or an empty string if it is unschedulable."""
         container = {"name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", "exec sleep 600"]}
         gpus = spec.pop("gpus", 0)
         resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
@@ -58,7 +58,7 @@ def site() -> Iterator[Site]:
         yield Site(lab, inventory, Cluster.of(inventory))
 
 
-def test_each_pool_has_its_label_and_taint_and_every_gpu_is_proven(site: Site) -> None:
+def test_each_pool_has_its_label_and_taint_and_every_gpu_is_verified(site: Site) -> None:
     pools = {name: site.node(name)["metadata"]["labels"].get("gpulab.io/pool") for name in site.inventory.hosts}
     assert pools == {"cp1": None, "gpu1": "t4", "gpu2": "a100", "cpu1": "cpu"}
     assert site.node("cpu1")["metadata"]["labels"]["gpulab.io/disk"] == "nvme"
@@ -68,14 +68,14 @@ def test_each_pool_has_its_label_and_taint_and_every_gpu_is_proven(site: Site) -
     play(site.lab.path).expect_unchanged()
 
 
-def test_each_pool_has_its_driver(site: Site) -> None:
+def test_each_pool_has_its_own_driver(site: Site) -> None:
     versions = {host.name: host.run("cat /proc/driver/nvidia/version || true") for host in site.inventory.workers}
     assert "580.178.04" in versions["gpu1"]
     assert "595.91.07" in versions["gpu2"]
     assert "NVRM" not in versions["cpu1"]
 
 
-def test_pods_land_by_pool_product_and_memory_and_others_stay_off(site: Site) -> None:
+def test_pods_select_nodes_by_pool_product_and_memory_and_others_stay_away(site: Site) -> None:
     for number in range(3):
         assert site.lands(f"plain-{number}") == "cpu1"
     assert site.lands("untold", gpus=1) == ""
@@ -86,7 +86,7 @@ def test_pods_land_by_pool_product_and_memory_and_others_stay_off(site: Site) ->
     assert site.lands("two", **{**tolerant, "gpus": 2}) == "gpu1"
 
 
-def test_what_is_declared_no_more_goes_and_what_others_did_stays(site: Site) -> None:
+def test_labels_no_longer_declared_are_removed_and_unmanaged_ones_stay(site: Site) -> None:
     site.cluster.kubectl("label", "node", "gpu1", "team=vision")
     site.cluster.kubectl("taint", "node", "gpu1", "team=vision:PreferNoSchedule")
     without = {"cluster_node_pool": "", "cluster_node_taints": [], "cluster_node_labels": {}}
@@ -107,8 +107,8 @@ def test_what_is_declared_no_more_goes_and_what_others_did_stays(site: Site) -> 
     assert {taint["key"] for taint in site.taints("gpu1")} == {"team", "nvidia.com/gpu"}
 
 
-def test_a_pod_installs_the_driver_where_packages_are_left_alone() -> None:
-    """The hosts of this lab all get theirs from the image, and have no package of it."""
+def test_a_pod_installs_the_driver_on_hosts_without_driver_packages() -> None:
+    """The hosts of this lab get their driver from the image and have no driver package."""
     lab_command("build", "--with", "installer")
     with running("driver-installer", SPECS / "installer.yml") as lab:
         play(lab.path).expect_success()
@@ -131,7 +131,9 @@ def test_a_pod_installs_the_driver_where_packages_are_left_alone() -> None:
         ({"cluster_node_taints": [{"key": "a", "effect": "NoExecute"}]}, ["cluster_node_taints", "NoExecute"]),
     ],
 )
-def test_a_mistake_is_told_before_anything_changes(site: Site, values: dict[str, Any], words: list[str]) -> None:
+def test_invalid_settings_are_reported_before_anything_changes(
+    site: Site, values: dict[str, Any], words: list[str]
+) -> None:
     before = {name: (site.node(name)["metadata"]["labels"], site.taints(name)) for name in site.inventory.hosts}
     run = site.pools(**values)
     assert run.status != 0

@@ -31,7 +31,7 @@ def provision(lab: Lab, *arguments: str) -> pexpect.spawn:
 
 
 def end_of(child: pexpect.spawn) -> tuple[int | None, str]:
-    """Return the exit status and what was shown after the last thing that was waited for."""
+    """Return the exit status and the output after the last awaited text."""
     child.expect(pexpect.EOF)
     child.close()
     return child.exitstatus, child.before
@@ -43,13 +43,13 @@ def report(lab: Lab) -> dict[str, Any]:
 
 
 def children_of(lab: Lab) -> list[str]:
-    """Return the processes that still work for this lab's inventory, SSH aside, whose shared connections end soon."""
+    """Return the processes that still work on this lab's inventory, except SSH, whose shared connections end soon."""
     found = [path / "cmdline" for path in Path("/proc").iterdir() if path.name.isdigit()]
     commands = [path.read_bytes().replace(b"\0", b" ").decode(errors="replace") for path in found if path.is_file()]
     return [command for command in commands if str(lab.path) in command and "ansible-playbook" in command]
 
 
-def test_ctrl_c_in_the_middle_leaves_no_process_and_says_where(lab: Lab) -> None:
+def test_ctrl_c_in_the_middle_leaves_no_process_and_names_the_task(lab: Lab) -> None:
     child = provision(lab)
     child.expect("Prepare the hosts")
     child.expect("changed: Configure and install containerd")
@@ -61,7 +61,7 @@ def test_ctrl_c_in_the_middle_leaves_no_process_and_says_where(lab: Lab) -> None
     assert children_of(lab) == []
 
 
-def test_the_next_run_goes_on_and_completes(lab: Lab) -> None:
+def test_the_next_run_resumes_and_completes(lab: Lab) -> None:
     done_before = report(lab)["phases"]
     child = provision(lab)
     child.expect("The last run ended .canceled. in .Prepare the hosts.. Finished work is kept.")
@@ -76,7 +76,7 @@ def test_the_next_run_goes_on_and_completes(lab: Lab) -> None:
     assert Cluster.of(lab.inventory()).allocatable_gpus() == lab.inventory().expected_gpus()
 
 
-def test_a_run_after_that_changes_nothing(lab: Lab) -> None:
+def test_another_run_changes_nothing(lab: Lab) -> None:
     status, shown = end_of(provision(lab))
     assert status == 0, shown
     hosts = report(lab)["hosts"]
@@ -85,7 +85,7 @@ def test_a_run_after_that_changes_nothing(lab: Lab) -> None:
     assert "changed: " not in shown
 
 
-def test_a_host_that_does_not_answer_has_an_exit_status_of_its_own(lab: Lab) -> None:
+def test_an_unreachable_host_has_its_own_exit_status(lab: Lab) -> None:
     status, shown = end_of(provision(lab, "-e", "ansible_port=9", "--playbook", "gpulab.kubernetes.verify"))
     assert status == 4, shown
     assert "UNREACHABLE" in shown

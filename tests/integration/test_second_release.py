@@ -1,4 +1,4 @@
-"""A cluster outlives the release that made it: defaults that changed since then are refused, and nothing changes."""
+"""A cluster outlives the release that created it: changed defaults are refused, and nothing changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.play import play, refused, variables
 from support.state import differences, services, snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
-# What a later release might have as defaults, and what a cluster has settled: value -> what the refusal has to name.
+# Possible defaults of a later release: variable -> its new value, and the line that the refusal must show.
 RAISED = {
     "cluster_kubernetes_version": ("1.37.2", "cluster_kubernetes_version: 1.36.5"),
     "cluster_pod_network": ("10.200.0.0/16", "cluster_pod_network: 10.244.0.0/16"),
@@ -34,7 +34,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture
 def untouched(lab: Lab) -> Iterator[None]:
-    """Nothing on the hosts is another than before, and nothing was restarted."""
+    """Assert that nothing on the hosts has changed and nothing was restarted."""
     inventory = lab.inventory()
     before = snapshots(inventory), services(inventory)
     yield
@@ -43,13 +43,13 @@ def untouched(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_every_raised_default_is_refused_with_the_line_that_keeps_what_is_there(lab: Lab) -> None:
+def test_every_changed_default_is_refused_with_the_line_that_keeps_the_present_value(lab: Lab) -> None:
     words = refused(lab.path, *variables(**{name: value for name, (value, _keep) in RAISED.items()}))
     assert {name: keep for name, (_value, keep) in RAISED.items() if keep not in words} == {}
 
 
 @pytest.mark.usefixtures("untouched")
-def test_a_worker_alone_is_held_to_the_same(lab: Lab) -> None:
+def test_a_run_limited_to_a_worker_is_refused_too(lab: Lab) -> None:
     words = refused(lab.path, "--limit", "gpu1", *variables(cluster_kubernetes_version="1.35.8"))
     assert "cluster_kubernetes_version: 1.36.5" in words
 
@@ -61,7 +61,7 @@ def test_a_node_keeps_its_name(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_playbooks_that_change_the_cluster_are_held_to_the_same(lab: Lab) -> None:
+def test_other_playbooks_that_change_the_cluster_are_refused_too(lab: Lab) -> None:
     for playbook in ("playbooks/share_gpus.yml", "playbooks/upgrade_driver.yml"):
         assert "flannel_backend: vxlan" in refused(lab.path, *variables(flannel_backend="host-gw"), playbook=playbook)
 
@@ -76,10 +76,10 @@ END
 """
 
 
-def test_while_somebody_else_changes_the_cluster_a_run_is_refused(lab: Lab) -> None:
+def test_a_run_is_refused_while_someone_else_changes_the_cluster(lab: Lab) -> None:
     hosts = lab.inventory().hosts
     hosts["cp1"].run(LEASE)
-    # With nothing to change there is nothing to refuse.
+    # A run without changes is not refused.
     play(lab.path).expect_unchanged()
     hosts["gpu1"].run("rm /etc/sysctl.d/95-gpulab.conf")
     run = play(lab.path)
@@ -93,6 +93,6 @@ def test_while_somebody_else_changes_the_cluster_a_run_is_refused(lab: Lab) -> N
     assert "gpulab-kubernetes" not in hosts["cp1"].run(leases)
 
 
-def test_the_same_release_changes_nothing(lab: Lab) -> None:
+def test_a_run_of_the_same_release_changes_nothing(lab: Lab) -> None:
     play(lab.path, *variables(kubeadm_kube_proxy_configuration={})).expect_unchanged()
     assert json.loads(lab.report.read_text())["totals"]["proven"] == 2

@@ -1,4 +1,4 @@
-"""A run on a finished cluster: nothing changes, nothing restarts, what runs goes on running."""
+"""A second run on a finished cluster changes nothing, restarts nothing and interrupts nothing."""
 
 from __future__ import annotations
 
@@ -36,12 +36,14 @@ def report(built: Built) -> dict[str, Any]:
     return read
 
 
-def test_the_first_run_proved_every_gpu(built: Built) -> None:
+def test_the_first_run_verified_every_gpu(built: Built) -> None:
     totals, expected = report(built)["totals"], sum(built.inventory.expected_gpus().values())
     assert (totals["gpus"], totals["proven"], totals["in_use"]) == (expected, expected, 0)
 
 
-def test_it_changes_and_restarts_nothing_and_keeps_the_proof(built: Built, tenant: dict[str, Any]) -> None:
+def test_a_second_run_changes_and_restarts_nothing_and_keeps_the_verification(
+    built: Built, tenant: dict[str, Any]
+) -> None:
     running_since, proof = services(built.inventory), report(built)
     run = play(built.lab.path).expect_unchanged()
     assert services(built.inventory) == running_since
@@ -54,7 +56,7 @@ def test_it_changes_and_restarts_nothing_and_keeps_the_proof(built: Built, tenan
     assert run.tasks() <= TASKS
 
 
-def test_a_fresh_proof_names_the_gpu_in_use_and_evicts_nobody(built: Built, tenant: dict[str, Any]) -> None:
+def test_a_new_verification_names_the_gpu_in_use_and_evicts_no_pod(built: Built, tenant: dict[str, Any]) -> None:
     play(built.lab.path, playbook="playbooks/verify.yml").expect_success()
     found = report(built)
     expected = sum(built.inventory.expected_gpus().values())
@@ -65,7 +67,7 @@ def test_a_fresh_proof_names_the_gpu_in_use_and_evicts_nobody(built: Built, tena
     still_the_same(built, tenant)
 
 
-def test_a_setting_that_drifted_is_put_back_and_nothing_else(built: Built) -> None:
+def test_only_a_setting_that_drifted_is_fixed(built: Built) -> None:
     host = built.inventory.workers[0]
     host.run("sysctl -q -w net.ipv4.ip_forward=0 && rm /etc/sysctl.d/95-gpulab.conf")
     run = play(built.lab.path).expect_success()
@@ -74,7 +76,7 @@ def test_a_setting_that_drifted_is_put_back_and_nothing_else(built: Built) -> No
     assert host.run("sysctl -n net.ipv4.ip_forward; ls /etc/sysctl.d/95-gpulab.conf").split()[0] == "1"
 
 
-def test_the_installed_collection_does_the_same_from_another_directory(built: Built, tmp_path: Path) -> None:
+def test_the_installed_collection_works_the_same_from_another_directory(built: Built, tmp_path: Path) -> None:
     galaxy("build", str(ROOT), "--output-path", str(tmp_path))
     archive = next(tmp_path.glob("gpulab-kubernetes-*.tar.gz"))
     galaxy("install", "--no-deps", "--collections-path", str(tmp_path / "installed"), str(archive))
@@ -87,7 +89,7 @@ def galaxy(*arguments: str) -> None:
     subprocess.run(["ansible-galaxy", "collection", *arguments], cwd="/", check=True, capture_output=True)
 
 
-def test_the_report_looks_without_a_pod_also_when_a_host_does_not_answer(built: Built, tmp_path: Path) -> None:
+def test_the_report_needs_no_pod_and_tolerates_an_unreachable_host(built: Built, tmp_path: Path) -> None:
     run = play(built.lab.path, playbook="playbooks/report.yml").expect_unchanged()
     assert run.failures() == ""
     found = report(built)

@@ -1,7 +1,7 @@
-"""Passwords of a proxy, of package repositories and of registries, and bootstrap tokens: where they end up.
+"""Where passwords of a proxy, package repositories and registries, and bootstrap tokens are stored.
 
-All is real except who asks for the passwords. The lab's depot answers requests with a password as any others, and
-nothing goes through the proxy, which does not exist: all that the nodes reach is among the exceptions.
+Only the servers that would ask for the passwords are missing: the lab's depot ignores passwords, and nothing uses the
+proxy, which does not exist, because everything that the nodes reach is exempt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ UNITS = ("containerd", "kubelet")
 PROXIES = {f"etc/systemd/system/{unit}.service.d/50-gpulab-proxy.env" for unit in UNITS}
 APT = "etc/apt/auth.conf.d/90gpulab.conf"
 CERTS = "etc/containerd/certs.d/"
-# Larger ones are not written by a run.
+# A run writes no larger files.
 LARGEST = 4 * 1024 * 1024
 
 
@@ -45,7 +45,7 @@ def settings(lab: Lab) -> dict[str, Any]:
     hosts = sorted({str(urlsplit(address).hostname) for address in addresses})
     registries = sorted({urlsplit(mirror["endpoint"]).netloc for mirror in mirrors})
     proxy, apt, registry = PASSWORDS
-    # Where the distribution's own packages come from.
+    # Mirrors of the distribution's own packages.
     archives = "grep -rhoE 'https?://[^/: ]+' /etc/apt/sources.list /etc/apt/sources.list.d | cut -d/ -f3 | sort -u"
     reached = {name for host in lab.inventory().hosts.values() for name in host.run(archives).split()}
     return {
@@ -60,7 +60,7 @@ def settings(lab: Lab) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Secured:
-    """A cluster whose settings hold passwords, after its first site.yml. ``begun`` is in seconds since 1970."""
+    """A cluster whose settings contain passwords, after its first site.yml. ``begun`` is in seconds since 1970."""
 
     lab: Lab
     run: Run
@@ -73,7 +73,7 @@ class Secured:
         return [secret for secret in self.secrets if secret in data]
 
     def holders(self, host: Host) -> dict[str, int]:
-        """By path which files of a host hold a secret, in whatever mode, and the mode."""
+        """Return the files of a host that contain a secret, in any encoding, as a mapping of path to mode."""
         return {name: mode for name, (mode, data) in files(host).items() if self.found(data)}
 
 
@@ -102,18 +102,18 @@ def secured() -> Iterator[Secured]:
         known = tokens(Cluster.of(lab.inventory()))
         assert known, "the token with which the worker joined is still there"
         passwords = [password.encode() for password in PASSWORDS]
-        # As a header of HTTP has them.
+        # Encoded as in an HTTP header.
         encoded = [base64.b64encode(b"ci:" + password).rstrip(b"=")[:-1] for password in passwords]
         yield Secured(lab, run, arguments, begun, [*passwords, *encoded, *known])
         variables.unlink()
 
 
-def test_the_run_shows_none(secured: Secured) -> None:
+def test_the_output_of_a_run_shows_no_secret(secured: Secured) -> None:
     assert secured.found(secured.run.output) == []
     assert secured.found(json.dumps(secured.run.events)) == []
 
 
-def test_nor_does_what_it_leaves_on_the_controller(secured: Secured) -> None:
+def test_files_of_the_run_on_the_controller_hold_no_secret(secured: Secured) -> None:
     places = [secured.lab.directory, Path(tempfile.gettempdir()), Path("~/.ansible").expanduser()]
     left = [found for place in places for found in recent(place, secured.begun)]
     assert [str(path) for path, data in left if secured.found(data)] == []
@@ -123,14 +123,14 @@ def recent(place: Path, begun: float) -> Iterator[tuple[Path, bytes]]:
     for folder, folders, names in os.walk(place):
         folders[:] = [name for name in folders if not Path(folder, name).is_mount()]
         for path in (Path(folder, name) for name in names):
-            # What other programs write may be gone meanwhile.
+            # Files of other programs may have been deleted meanwhile.
             with contextlib.suppress(OSError):
                 state = path.lstat()
                 if stat.S_ISREG(state.st_mode) and state.st_mtime >= begun and state.st_size < LARGEST:
                     yield path, path.read_bytes()
 
 
-def test_on_the_nodes_they_are_in_private_files_alone(secured: Secured) -> None:
+def test_secrets_on_nodes_are_only_in_private_files(secured: Secured) -> None:
     for host in secured.lab.inventory().hosts.values():
         holders = secured.holders(host)
         registries = {name for name in holders if name.startswith(CERTS) and name.endswith("/hosts.toml")}
@@ -138,7 +138,7 @@ def test_on_the_nodes_they_are_in_private_files_alone(secured: Secured) -> None:
         assert set(holders.values()) == {0o600}, holders
 
 
-def test_nobody_reads_them_from_units_or_the_journal(secured: Secured) -> None:
+def test_units_and_the_journal_show_no_secret(secured: Secured) -> None:
     for host in secured.lab.inventory().hosts.values():
         assert secured.found(host.run(f"systemctl show {' '.join(UNITS)}")) == [], host.name
         journal = gzip.decompress(base64.b64decode(host.run("journalctl --no-pager -o export | gzip | base64 -w0")))
@@ -148,7 +148,7 @@ def test_nobody_reads_them_from_units_or_the_journal(secured: Secured) -> None:
             assert f"HTTP_PROXY=http://ci:{PASSWORDS[0]}@192.0.2.1:3128\n" in environment, f"{host.name}: {unit}"
 
 
-def test_the_cluster_holds_none_but_the_tokens(secured: Secured) -> None:
+def test_the_api_holds_no_secret_but_the_bootstrap_tokens(secured: Secured) -> None:
     cluster = Cluster.of(secured.lab.inventory())
     kinds = "configmaps,pods,daemonsets,deployments,events,nodes"
     assert secured.found(json.dumps(cluster.get(kinds, "--all-namespaces"))) == []
@@ -164,7 +164,7 @@ def node_feature(namespace: str) -> dict[str, Any]:
     }
 
 
-def test_only_feature_discovery_labels_nodes(secured: Secured) -> None:
+def test_only_gpu_feature_discovery_can_label_nodes(secured: Secured) -> None:
     cluster = Cluster.of(secured.lab.inventory())
     own = "nvidia-device-plugin"
     cluster.apply(node_feature("default"), node_feature(own))
@@ -180,7 +180,7 @@ def test_a_second_run_changes_nothing(secured: Secured) -> None:
     assert secured.found(run.output) == []
 
 
-def test_check_mode_predicts_their_removal_and_a_run_removes_them(secured: Secured) -> None:
+def test_check_mode_predicts_that_passwords_are_removed_and_a_run_removes_them(secured: Secured) -> None:
     predicted = play(secured.lab.path, "-vvv", "--diff", "--check").expect_success()
     run = play(secured.lab.path, "-vvv", "--diff").expect_success()
     assert predicted.changed() and secured.found(predicted.output + run.output) == []

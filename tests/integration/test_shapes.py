@@ -1,4 +1,4 @@
-"""A host that presents itself as Ubuntu 24.04, two networks on each host, and the other driver branch."""
+"""A host that presents itself as Ubuntu 24.04, two networks per host, and the other driver branch."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_address_of_the_default_route_is_used_everywhere(inventory: Inventor
     assert f"--advertise-address={endpoint.partition(':')[0]}" in pods[0]["spec"]["containers"][0]["command"]
 
 
-def test_packages_come_under_ubuntu_s_names_and_versions(inventory: Inventory) -> None:
+def test_packages_have_ubuntus_names_and_versions(inventory: Inventory) -> None:
     shaped = [host for host in inventory.hosts.values() if "ID=ubuntu" in host.run("cat /etc/os-release").split()]
     assert shaped
     for host in shaped:
@@ -74,14 +74,14 @@ def test_packages_come_under_ubuntu_s_names_and_versions(inventory: Inventory) -
         assert "/ubuntu2404/x86_64" in sources
 
 
-def test_the_driver_of_the_unversioned_names_is_loaded(inventory: Inventory) -> None:
+def test_the_driver_of_unversioned_packages_is_loaded(inventory: Inventory) -> None:
     for name in inventory.expected_gpus():
         host = inventory.hosts[name]
         assert DRIVER in host.run("cat /proc/driver/nvidia/version")
         assert "nvidia-driver-pinning" in host.run("dpkg-query -W -f '${Package}\\n'")
 
 
-def test_every_gpu_is_proven_with_that_driver(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
+def test_every_gpu_is_verified_with_that_driver(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
     report = json.loads(lab.report.read_text())
     assert report["totals"]["proven"] == sum(inventory.expected_gpus().values())
     assert cluster.allocatable_gpus() == inventory.expected_gpus()

@@ -1,4 +1,4 @@
-"""How pods share GPUs, as declared: MIG mixed and single, back to whole GPUs, and what is refused."""
+"""GPU sharing as declared: MIG mixed and single, back to whole GPUs, and refused declarations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from support.cluster import gpu_pod
 from support.hosts import Host
 from support.play import Run, play
 
-# The host with two A100, which can do MIG.
+# The host with two A100, which support MIG.
 NODE = "gpu2"
 SMALL, LARGE, MIDDLE = "nvidia.com/mig-1g.5gb", "nvidia.com/mig-3g.20gb", "nvidia.com/mig-2g.10gb"
 MIXED = {"mode": "mig", "layout": {"0": ["3g.20gb", "2g.10gb", "1g.5gb"], "1": "all-1g.5gb"}}
 
 
 def share(built: Built, declared: dict[str, Any], *arguments: str, node: str = NODE) -> Run:
-    """Run the playbook with a declaration of the host's own."""
+    """Run the playbook with a declaration for this host."""
     further = built.lab.directory / "sharing.yml"
     further.write_text(json.dumps({"all": {"hosts": {node: {"nvidia_device_plugin_sharing": declared}}}}))
     return play(built.lab.path, "-i", str(further), *arguments, playbook="playbooks/share_gpus.yml")
@@ -47,7 +47,7 @@ def parts(built: Built) -> list[str]:
 
 
 def wait_for_boot(host: Host, former: str) -> None:
-    """Wait until the host has booted anew and its unit has cut the GPUs."""
+    """Wait until the host has rebooted and its unit has partitioned the GPUs."""
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline:
         now = host.attempt("cat /proc/sys/kernel/random/boot_id && systemctl is-active gpulab-mig", timeout=30)
@@ -57,7 +57,7 @@ def wait_for_boot(host: Host, former: str) -> None:
     raise AssertionError(f"{host.name} is not back, or its GPUs are not cut: {now.stdout}{now.stderr}")
 
 
-def test_what_can_not_be_is_refused_before_anything_changes(built: Built) -> None:
+def test_impossible_declarations_are_refused_before_anything_changes(built: Built) -> None:
     before = offered(built)
     for declared, words in (
         ({"mode": "mps", "replicas": 2, "layout": "all-1g.5gb"}, "MPS shares whole GPUs only"),
@@ -85,13 +85,13 @@ def test_pods_with_gpus_are_not_interrupted(built: Built) -> None:
     built.cluster.delete_pod("tenant")
 
 
-def test_check_mode_tells_the_resources_before_and_after(built: Built) -> None:
+def test_check_mode_shows_the_resources_before_and_after(built: Built) -> None:
     run = share(built, {"mode": "mig", "layout": "all-1g.5gb"}, "--check", "--diff").expect_success()
     assert f"{NODE} nvidia.com/gpu 2 -> {SMALL} 14" in run.output
     assert offered(built) == {"nvidia.com/gpu": 2}
 
 
-def test_mig_mixed(built: Built) -> None:
+def test_mig_with_the_mixed_strategy_works(built: Built) -> None:
     share(built, MIXED).expect_success()
     assert offered(built) == {SMALL: 8, MIDDLE: 1, LARGE: 1}
     assert parts(built) == ["1g.5gb"] * 8 + ["2g.10gb", "3g.20gb"]
@@ -105,7 +105,7 @@ def test_a_second_run_changes_nothing(built: Built) -> None:
     share(built, MIXED).expect_unchanged()
 
 
-def test_a_pod_sees_its_part_and_no_other(built: Built) -> None:
+def test_a_pod_sees_only_its_mig_device(built: Built) -> None:
     pod = gpu_pod("part", 1, NODE)
     pod["spec"]["containers"][0]["resources"] = {"limits": {LARGE: 1}}
     built.cluster.apply(pod)
@@ -116,7 +116,7 @@ def test_a_pod_sees_its_part_and_no_other(built: Built) -> None:
     assert len([line for line in listed if line.startswith("GPU ")]) == 1
 
 
-def test_the_parts_are_there_after_a_reboot(built: Built) -> None:
+def test_mig_devices_exist_again_after_a_reboot(built: Built) -> None:
     host = built.inventory.hosts[NODE]
     before = host.run("nvidia-smi -L | sort")
     boot = host.run("cat /proc/sys/kernel/random/boot_id")
@@ -127,14 +127,14 @@ def test_the_parts_are_there_after_a_reboot(built: Built) -> None:
     assert proven(built)["gpus"]["proven"] == 10
 
 
-def test_mig_single(built: Built) -> None:
+def test_mig_with_the_single_strategy_works(built: Built) -> None:
     share(built, {"mode": "mig", "layout": "all-2g.10gb", "strategy": "single"}).expect_success()
     assert offered(built) == {"nvidia.com/gpu": 6}
     assert labels(built)["nvidia.com/gpu.product"].endswith("-MIG-2g.10gb")
     assert proven(built)["gpus"]["proven"] == 6
 
 
-def test_back_to_whole_gpus(built: Built) -> None:
+def test_partitions_are_removed_for_whole_gpus(built: Built) -> None:
     share(built, {"mode": "exclusive"}).expect_success()
     assert offered(built) == {"nvidia.com/gpu": 2}
     assert parts(built) == []

@@ -1,4 +1,4 @@
-"""One machine in both groups."""
+"""A single machine in both groups of the inventory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lab() -> Iterator[Lab]:
         yield started
 
 
-def test_pods_may_run_on_it_and_reach_every_gpu(lab: Lab) -> None:
+def test_pods_run_on_the_single_node_and_reach_every_gpu(lab: Lab) -> None:
     inventory = lab.inventory()
     cluster = Cluster.of(inventory)
     (node,) = cluster.get("nodes")["items"]

@@ -1,7 +1,7 @@
-"""Volumes for pods: a claim that nodes share, local directories, and how both go without their data.
+"""Volumes for pods: a claim shared by nodes, local directories, and removal of both without their data.
 
-The commands of docs/storage.md do what they can, in the page's order. NFS is simulated by the lab (`nfs: simulated` in
-the spec): mount.nfs mounts a directory that all nodes share.
+Most steps are the commands of docs/storage.md, in the page's order. The lab simulates NFS (`nfs: simulated` in the
+spec): mount.nfs mounts a directory that all nodes share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support.play import Run, play
 from lab.nodes import view
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "storage.yml"
-# As in the guide.
+# Names as in the guide.
 SERVER, PATH, CAPACITY = "192.0.2.10", "/srv/gpulab", "500Gi"
 SHARED = f"/var/lib/lab-nfs/{SERVER}{PATH}"
 CACHE = {
@@ -50,7 +50,7 @@ class Site:
         return self.cluster.kubectl("get", kind, "--all-namespaces", "--output", "name").split()
 
     def start(self, name: str, claim: str) -> None:
-        """Start a pod that holds a claim, and wait until it runs."""
+        """Start a pod that uses a claim, and wait until it runs."""
         mounted = {"name": "claim", "mountPath": "/claim"}
         command = ["/bin/sh", "-c", "echo kept >/claim/kept; exec sleep 600"]
         container = {"name": "main", "image": IMAGE, "command": command, "volumeMounts": [mounted]}
@@ -95,7 +95,7 @@ def site() -> Iterator[Site]:
         ({**LOCAL, "local_path_directory": "/"}, "local_path_directory: it must be an absolute path"),
     ],
 )
-def test_a_mistake_is_told_before_anything_changes(site: Site, values: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_reported_before_anything_changes(site: Site, values: dict[str, Any], words: str) -> None:
     run = site.storage(values)
     assert run.status != 0
     assert words in run.failures()
@@ -103,13 +103,13 @@ def test_a_mistake_is_told_before_anything_changes(site: Site, values: dict[str,
     assert "Traceback" not in run.output
 
 
-def test_a_namespace_that_is_not_there_is_told(site: Site) -> None:
+def test_a_missing_namespace_is_reported(site: Site) -> None:
     run = site.storage({**CACHE, "nfs_cache_namespace": "nowhere"})
     assert "there is no namespace nowhere. Create it first" in run.failures()
     assert site.names("pv") == []
 
 
-def test_a_kernel_without_an_nfs_server_is_told_and_nothing_changes(site: Site, tmp_path: Path) -> None:
+def test_a_kernel_without_an_nfs_server_is_reported_and_nothing_changes(site: Site, tmp_path: Path) -> None:
     host = site.inventory.control_plane
     if "nfsd" in host.run("cat /proc/filesystems"):
         pytest.skip("the kernel below has an NFS server, which the lab must not use")
@@ -141,7 +141,7 @@ def test_nodes_share_a_claim_and_a_second_run_changes_nothing(site: Site) -> Non
     site.storage(CACHE, "--check").expect_unchanged()
 
 
-def test_a_volume_with_the_former_mount_options_gets_those_of_today_once(site: Site) -> None:
+def test_a_volume_with_the_former_mount_options_is_changed_once(site: Site) -> None:
     former = ["nfsvers=4.2", "hard", "noatime"]
     site.storage({**CACHE, "nfs_cache_mount_options": former}).expect_success()
     assert site.cluster.get("pv", "default-gpulab-cache")["spec"]["mountOptions"] == former
@@ -151,7 +151,7 @@ def test_a_volume_with_the_former_mount_options_gets_those_of_today_once(site: S
     site.storage(CACHE).expect_unchanged()
 
 
-def test_a_second_namespace_has_a_claim_of_its_own(site: Site) -> None:
+def test_a_second_namespace_has_its_own_claim(site: Site) -> None:
     assert site.guide.through("nfs_cache_namespace=team").changed()
     assert site.cluster.get("pvc", "gpulab-cache", "--namespace=team")["spec"]["volumeName"] == "team-gpulab-cache"
     gone = {**CACHE, "nfs_cache_namespace": "team", "nfs_cache_state": "absent"}
@@ -159,7 +159,7 @@ def test_a_second_namespace_has_a_claim_of_its_own(site: Site) -> None:
     assert site.names("pvc") == ["persistentvolumeclaim/gpulab-cache"]
 
 
-def test_what_kubernetes_does_not_change_is_told(site: Site) -> None:
+def test_changes_that_kubernetes_does_not_allow_are_refused(site: Site) -> None:
     for values, words in (
         ({"nfs_cache_path": "/srv/other"}, f"the source {SERVER}:{PATH} instead of {SERVER}:/srv/other"),
         ({"nfs_cache_capacity": "1Ti"}, f"the capacity {CAPACITY} instead of 1Ti"),
@@ -170,7 +170,7 @@ def test_what_kubernetes_does_not_change_is_told(site: Site) -> None:
         assert not run.changed()
 
 
-def test_a_directory_that_is_not_exported_is_told_with_the_words_of_the_mount(site: Site) -> None:
+def test_a_directory_that_is_not_exported_is_reported_with_the_mount_error(site: Site) -> None:
     values = {**CACHE, "nfs_cache_claim": "other", "nfs_cache_path": "/srv/other", "nfs_cache_timeout": 20}
     run = site.storage(values)
     assert "access denied by server while mounting 192.0.2.10:/srv/other" in run.failures()
@@ -191,7 +191,7 @@ def test_a_training_keeps_its_checkpoints_on_the_claim(site: Site) -> None:
     assert not run.changed()
 
 
-def test_a_claim_in_use_stays_and_a_removed_one_leaves_its_data(site: Site) -> None:
+def test_a_claim_in_use_is_kept_and_a_removed_claim_leaves_its_data(site: Site) -> None:
     site.storage({**CACHE, "nfs_cache_reclaim_policy": "Recycle"}).expect_success()
     site.start("user", "gpulab-cache")
     gone = {**CACHE, "nfs_cache_state": "absent"}
@@ -207,7 +207,7 @@ def test_a_claim_in_use_stays_and_a_removed_one_leaves_its_data(site: Site) -> N
     assert site.inventory.control_plane.run(f"cat {SHARED}/kept") == "kept\n"
 
 
-def test_local_directories_come_as_a_class_and_go_without_their_data(site: Site) -> None:
+def test_local_directories_are_offered_as_a_class_and_removed_without_their_data(site: Site) -> None:
     assert site.storage(LOCAL, "--check", "--diff").expect_success().changed()
     assert site.names("sc") == []
     run = site.guide.through("storage -i my.ini")
@@ -232,7 +232,7 @@ def test_local_directories_come_as_a_class_and_go_without_their_data(site: Site)
     assert site.guide.left() == []
 
 
-def test_another_default_class_and_another_policy_are_told(site: Site) -> None:
+def test_another_default_class_and_another_reclaim_policy_are_reported(site: Site) -> None:
     default = {"storageclass.kubernetes.io/is-default-class": "true"}
     other = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "example.org/none"}
     site.cluster.apply({**other, "metadata": {"name": "other", "annotations": default}})

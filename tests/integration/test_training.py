@@ -1,4 +1,4 @@
-"""A training over two nodes with two processes each, on PyTorch and gloo: what comes of it, and what can go wrong."""
+"""A training over two nodes with two processes each, on PyTorch and gloo: its result, and its failures."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STEPS = 96
 
 @dataclass(frozen=True)
 class Site:
-    """A cluster that can train."""
+    """A cluster that can run trainings."""
 
     lab: Lab
     inventory: Inventory
@@ -53,13 +53,13 @@ class Site:
         return read
 
     def left(self, name: str = "") -> list[str]:
-        """Return what of any training, or of one, is in the cluster."""
+        """Return the objects of any training, or of one, that are in the cluster."""
         kinds = "jobs,pods,services,configmaps"
         selector = "app.kubernetes.io/part-of=training" + (f",app.kubernetes.io/instance={name}" if name else "")
         return self.cluster.kubectl("get", kinds, "--selector", selector, "--output", "name").split()
 
     def step(self, name: str) -> int:
-        """Return the newest step that every node has a checkpoint of."""
+        """Return the newest step for which every node has a checkpoint."""
         steps = []
         for host in self.inventory.workers:
             names = host.run(f"ls {KEPT}/{name} 2>/dev/null || true").split()
@@ -78,7 +78,7 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(autouse=True)
 def nothing_left(site: Site) -> Iterator[None]:
-    """Whatever happened in a test, the play has cleaned up."""
+    """Assert after each test that the play has cleaned up."""
     yield
     assert site.left() == []
 
@@ -91,14 +91,14 @@ def until(good: Callable[[], bool], seconds: float = 240) -> None:
 
 
 def next_commands(run: Run) -> list[str]:
-    """Return the commands below "Next:", with their comments, which are the last lines of the run."""
+    """Return the commands after "Next:" with their comments, the last lines of the run."""
     _before, heading, after = run.output.rpartition("\nNext:\n")
     assert heading, run.tail()
     return [line.strip() for line in after.splitlines() if line.startswith("  ")]
 
 
 def run_as_printed(site: Site, command: str, events: Path) -> Run:
-    """Run a command with a shell: kubectl where the line says that it works, the playbooks in the checkout."""
+    """Run a command with a shell: kubectl where the line says that it works, playbooks in the checkout."""
     if command.startswith("sudo kubectl"):
         return Run(0, site.inventory.control_plane.run(command))
     return execute(["bash", "-c", command], ROOT, {**os.environ, **environment(events)}, events, 1500)
@@ -106,7 +106,7 @@ def run_as_printed(site: Site, command: str, events: Path) -> Run:
 
 @pytest.mark.parametrize(("held", "nodes", "gpus"), [(0, 2, 2), (2, 1, 2)])
 def test_each_next_command_succeeds_as_printed(site: Site, tmp_path: Path, held: int, nodes: int, gpus: int) -> None:
-    """With two nodes of two GPUs, and as if only one node had free ones."""
+    """With two nodes of two GPUs each, and with free GPUs on only one node."""
     for host in site.inventory.workers:
         host.run(f"rm -rf {KEPT}/torch-ddp")
     if held:
@@ -129,7 +129,7 @@ def test_each_next_command_succeeds_as_printed(site: Site, tmp_path: Path, held:
             site.cluster.delete_pod("notebook")
 
 
-def test_two_nodes_come_to_the_result_of_one_process_and_a_second_run_resumes(site: Site) -> None:
+def test_two_nodes_get_the_result_of_one_process_and_a_second_run_resumes(site: Site) -> None:
     first = site.train("both", args=["--epochs", "3"]).expect_success()
     both = site.summary("both")
     assert (both["nodes"], both["processes"], both["backend"]) == (2, 4, "gloo")
@@ -137,7 +137,7 @@ def test_two_nodes_come_to_the_result_of_one_process_and_a_second_run_resumes(si
     assert both["ranks_equal"] and len(set(both["rank_losses"])) == 1 and len(both["rank_losses"]) == 4
     assert all(each["bus_gb_per_s"] > 0 for each in both["all_reduce"])
     assert both["samples_per_s"] > 0
-    # The log came on the way, the summary at the end.
+    # The log was printed during the training, the summary at the end.
     assert "both-0 | epoch 1/3 step 32 loss" in first.output
     assert str(both["rank_losses"][0]) in first.output
 
@@ -153,7 +153,7 @@ def test_two_nodes_come_to_the_result_of_one_process_and_a_second_run_resumes(si
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_killed_pod_ends_in_a_resumed_and_finished_training(site: Site, index: int) -> None:
+def test_a_training_with_a_killed_pod_resumes_and_completes(site: Site, index: int) -> None:
     name = f"kill-{index}"
     with ThreadPoolExecutor() as pool:
         job: Future[Run] = pool.submit(site.train, name, args=SLOW)
@@ -169,7 +169,7 @@ def test_a_killed_pod_ends_in_a_resumed_and_finished_training(site: Site, index:
     assert summary["ranks_equal"] and summary["loss"][0] > summary["loss"][-1]
 
 
-def test_a_broken_script_is_told_with_its_last_lines(site: Site, tmp_path: Path) -> None:
+def test_a_broken_script_is_reported_with_its_last_lines(site: Site, tmp_path: Path) -> None:
     script = tmp_path / "broken.py"
     script.write_text('print("loading the data", flush=True)\nraise ValueError("no data at /data")\n')
     run = site.train("broken", script=str(script), restarts=1)
@@ -179,7 +179,7 @@ def test_a_broken_script_is_told_with_its_last_lines(site: Site, tmp_path: Path)
     assert run.output.count("attempt 2") == 1 and "attempt 3" not in run.output
 
 
-def test_too_little_memory_is_told(site: Site, tmp_path: Path) -> None:
+def test_too_little_memory_is_reported(site: Site, tmp_path: Path) -> None:
     script = tmp_path / "hungry.py"
     script.write_text("kept = []\nwhile True:\n    kept.append(bytearray(32 * 2**20))\n")
     limits = {"limits": {"memory": "256Mi"}}
@@ -188,20 +188,20 @@ def test_too_little_memory_is_told(site: Site, tmp_path: Path) -> None:
     assert "out of memory (OOMKilled), its limit is 256Mi (torch_ddp_resources)" in run.failures()
 
 
-def test_an_image_that_is_not_there_is_told(site: Site) -> None:
+def test_a_missing_image_is_reported(site: Site) -> None:
     run = site.train("imageless", image="ghcr.io/gpulab/nothing:1")
     assert run.status != 0
     assert "image ghcr.io/gpulab/nothing:1 can't be pulled" in run.failures()
 
 
-def test_gpus_that_nobody_has_are_told_before_anything_changes(site: Site) -> None:
+def test_more_gpus_than_exist_are_reported_before_anything_changes(site: Site) -> None:
     run = site.train("greedy", gpus_per_node=4)
     assert run.status != 0
     assert "0 of 2 nodes offer 4 GPUs (cp1 2 of 2; gpu1 2 of 2)" in run.failures()
     assert not run.changed()
 
 
-def test_gpus_that_others_hold_are_told(site: Site) -> None:
+def test_gpus_held_by_other_pods_are_reported(site: Site) -> None:
     site.cluster.start_gpu_pod("notebook", 1, "gpu1")
     try:
         run = site.train("queued", schedule_timeout=5)
@@ -211,7 +211,7 @@ def test_gpus_that_others_hold_are_told(site: Site) -> None:
     assert "1 of 2 nodes have 2 GPUs free (cp1 2 of 2; gpu1 1 of 2, held by default/notebook)" in run.failures()
 
 
-def test_nodes_have_the_labels_by_which_an_image_is_chosen(site: Site) -> None:
+def test_nodes_have_the_labels_that_select_an_image(site: Site) -> None:
     labels = [node["metadata"]["labels"] for node in site.cluster.get("nodes")["items"]]
     assert {tuple(each[f"nvidia.com/gpu.compute.{part}"] for part in ("major", "minor")) for each in labels} == {
         ("7", "5"),
@@ -219,14 +219,14 @@ def test_nodes_have_the_labels_by_which_an_image_is_chosen(site: Site) -> None:
     }
 
 
-def test_your_own_manifest_trains_with_torchrun_alone(site: Site) -> None:
-    """A headless Service and an Indexed Job, applied with kubectl, as tutorials have them."""
+def test_a_users_own_manifest_trains_with_torchrun_alone(site: Site) -> None:
+    """A headless Service and an Indexed Job, applied with kubectl as in many tutorials."""
     lab_image = next(line for line in site.lab.path.read_text().splitlines() if line.startswith("torch_ddp_image="))
     service, job = yaml.safe_load((EXAMPLES / "job.yml").read_text())["items"]
     container = job["spec"]["template"]["spec"]["containers"][0]
     container["image"] = lab_image.split("=", 1)[1].strip("'")
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "minimal-ddp"}}
-    # As in the lab's inventory: PyTorch 1.13 on Python 3.11 fails without them.
+    # Options from the lab's inventory: PyTorch 1.13 on Python 3.11 fails without them.
     container["command"][-1] = container["command"][-1].replace("torchrun ", "torchrun --redirects=9:1 --tee=9:1 ", 1)
     try:
         site.cluster.apply({**config, "data": {"minimal_ddp.py": (EXAMPLES / "minimal_ddp.py").read_text()}})
@@ -278,7 +278,7 @@ def test_bad_input_is_one_clear_error(site: Site) -> None:
         assert "Traceback" not in run.output
 
 
-def test_an_interrupted_run_takes_its_job_with_it(site: Site, tmp_path: Path) -> None:
+def test_an_interrupted_run_deletes_its_job(site: Site, tmp_path: Path) -> None:
     variables = site.variables("interrupted", {"args": SLOW})
     command = ["ansible-playbook", "playbooks/train.yml", "-i", str(site.lab.path), "-e", variables]
     environ = {**os.environ, **environment(tmp_path / "events")}

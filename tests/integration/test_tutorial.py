@@ -1,4 +1,4 @@
-"""W&B's tutorial on one machine with 4 GPUs: Docker, minikube, an agent on the host, a cache, and jobs side by side.
+"""W&B's tutorial on one machine with 4 GPUs: Docker, minikube, an agent on the host, a cache, simultaneous jobs.
 
 The commands are those of docs/launch-on-minikube.md, in the page's order. Simulated are the GPUs, W&B's cloud
 (tests/support/wandb_stand_in.py), and NFS in minikube's container, whose image is the lab's.
@@ -34,7 +34,7 @@ PAGE = "launch-on-minikube.md"
 SETTINGS = yaml.safe_load(next(block.script for block in blocks(PAGE) if block.file == "group_vars/all.yml"))
 QUEUE = SETTINGS["wandb_launch_queues"][0]["name"]
 UNIT = "wandb-launch-agent-cluster"
-# The names of the page's images. The lab can't pull them, so it gives its own images these names.
+# The page's image names. The lab can't pull these images, so it gives its own images these names.
 HELLO, PICTURES = "wandb/job_hello_world:main", "registry.example.org/image-job:1"
 EDITOR = f"#!/bin/sh\necho {KEY} >$1\n"
 
@@ -112,7 +112,7 @@ def site() -> Iterator[Site]:
 
 def test_docker_gives_containers_the_gpus(site: Site) -> None:
     site.guide.through("pip install")
-    # Four jobs with the page's limits don't fit this machine, and minikube's default memory does.
+    # The page's limits for four jobs don't fit this machine, but minikube's default memory does.
     settings = site.guide.checkout.path / "group_vars" / "all.yml"
     site.guide.through("wandb_launch_queues")
     text = settings.read_text()
@@ -125,7 +125,7 @@ def test_docker_gives_containers_the_gpus(site: Site) -> None:
     registry = str(site.host.variables["docker_check_image"]).partition("/")[0]
     for image, name in ((IMAGE, "sample"), (JOB_IMAGE, HELLO), (JOB_IMAGE, PICTURES)):
         site.host.run(f"docker pull --quiet {registry}/{image} && docker tag {registry}/{image} {name}", timeout=300)
-    # Ubuntu's image runs its arguments.
+    # The entry point of Ubuntu's image runs its arguments.
     change = """--change 'ENTRYPOINT ["env"]'"""
     site.host.run(f"docker create --name base sample && docker commit {change} base ubuntu && docker rm base")
     assert site.guide.through("docker run").output.count("Tesla T4") == 4
@@ -147,7 +147,7 @@ def test_the_cache_is_a_claim_on_nfs(site: Site) -> None:
     site.play("storage", "--check", "--diff").expect_unchanged()
 
 
-def test_check_apply_and_a_second_run_that_changes_nothing(site: Site) -> None:
+def test_check_mode_predicts_the_changes_and_a_second_run_changes_nothing(site: Site) -> None:
     predicted = site.guide.through("--check --diff")
     run = site.guide.through("kubernetes.wandb_launch")
     assert predicted.changed() == run.changed() != set()
@@ -173,7 +173,7 @@ def test_the_hello_job_of_the_tutorial_runs(site: Site) -> None:
     assert len(summary["gpus"]) == 1 and summary["images"] == 2 and not summary["cached"]
 
 
-def test_the_next_jobs_find_the_cache(site: Site) -> None:
+def test_later_jobs_use_the_cache(site: Site) -> None:
     before = set(site.wandb.items)
     site.guide.through("for number in")
     items = [site.wandb.items[identity] for identity in set(site.wandb.items) - before]
@@ -216,7 +216,7 @@ def test_four_jobs_run_on_four_gpus_while_a_fifth_waits(site: Site) -> None:
     site.cluster.kubectl("wait", f"pod/{name}", "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
 
     def all_end() -> bool:
-        # A run that begins after it was stopped is one that goes on.
+        # A run that starts after it was stopped continues, so stop it again.
         for item in items:
             if run := site.wandb.runs.get(item["associatedRunId"]):
                 run["stopped"] = True
@@ -234,14 +234,14 @@ def build_job(site: Site, name: str, *steps: str) -> dict[str, Any]:
     return wandb_jobs.push(site.wandb, KEY, job=f"{ENTITY}/p/{name}:v0", queue_name=QUEUE)
 
 
-def test_the_agent_builds_an_image_with_the_local_docker(site: Site) -> None:
+def test_the_agent_builds_an_image_with_the_hosts_docker(site: Site) -> None:
     item = build_job(site, "code", 'ENTRYPOINT ["python3", "/main.py"]')
     wait_for(lambda: item["state"] not in ("PENDING", "LEASED", "CLAIMED"), 300)
     assert (item["state"], item["message"]) == ("FINISHED", "")
     assert site.wandb.runs[item["associatedRunId"]]["summary"]["built"] == 1
 
 
-def test_a_build_that_fails_shows_its_last_lines(site: Site) -> None:
+def test_a_failed_build_shows_its_last_lines(site: Site) -> None:
     item = build_job(site, "broken", "RUN echo that is broken && exit 7")
     wait_for(lambda: bool(item["state"] == "FAILED"), 120)
     assert "that is broken" in item["message"]
@@ -252,7 +252,7 @@ def test_verify_works_on_minikube(site: Site) -> None:
     assert "4 of 4 GPUs verified" in site.play("verify").expect_success().output
 
 
-def test_gpus_of_the_addon_are_not_shared(site: Site) -> None:
+def test_gpus_of_minikubes_addon_are_not_shared(site: Site) -> None:
     run = site.play("share_gpus", "-e", '{"nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 2}}')
     assert run.status != 0 and not run.changed()
     assert "minikube's addon offers them" in " ".join(run.failures().split())
@@ -274,7 +274,7 @@ def test_everything_runs_again_after_a_reboot(site: Site) -> None:
     assert site.wandb.runs[item["associatedRunId"]]["summary"]["cached"]
 
 
-def test_it_is_removed(site: Site) -> None:
+def test_everything_is_removed(site: Site) -> None:
     site.guide.through("wandb_launch_state=absent")
     assert site.wandb.queues == {}
     left = site.host.run(f"ls -d /etc/{UNIT} /opt/{UNIT} /var/lib/{UNIT} 2>/dev/null || true; docker ps --all --quiet")

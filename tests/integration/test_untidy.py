@@ -1,4 +1,4 @@
-"""Machines that were not made for us: what site.yml copes with, and what it refuses with a reason."""
+"""Machines with a history: differences that site.yml handles, and those that it refuses with a reason."""
 
 from __future__ import annotations
 
@@ -59,13 +59,15 @@ def cluster(first: Run, inventory: Inventory) -> Cluster:
     return Cluster.of(inventory)
 
 
-def test_every_gpu_is_proven_by_a_pod(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
+def test_every_gpu_is_verified_by_a_pod(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
     expected = inventory.expected_gpus()
     assert json.loads(lab.report.read_text())["totals"]["proven"] == sum(expected.values())
     assert sorted(cluster.allocatable_gpus().values()) == sorted(expected.values())
 
 
-def test_nodes_have_lower_case_names_and_the_cluster_s_addresses(inventory: Inventory, cluster: Cluster) -> None:
+def test_nodes_have_lower_case_names_and_addresses_of_the_clusters_network(
+    inventory: Inventory, cluster: Cluster
+) -> None:
     nodes = {node["metadata"]["name"]: node["status"]["addresses"] for node in cluster.get("nodes")["items"]}
     assert set(nodes) == {"cp1", "gpu1.example.com", "gpu2"}
     for name, host in {"cp1": "cp1", "gpu1.example.com": "gpu1", "gpu2": "gpu2"}.items():
@@ -73,8 +75,8 @@ def test_nodes_have_lower_case_names_and_the_cluster_s_addresses(inventory: Inve
         assert internal == [inventory.hosts[host].variables["ansible_host"]]
 
 
-def test_kubelets_hand_the_real_name_servers_of_their_own_host_to_pods(inventory: Inventory, cluster: Cluster) -> None:
-    """The control plane's kubelet has a file that no worker has."""
+def test_pods_get_the_real_name_servers_of_their_own_host(inventory: Inventory, cluster: Cluster) -> None:
+    """The control plane's kubelet uses a resolv.conf that no worker has."""
     wanted = {
         "cp1": "/run/systemd/resolve/resolv.conf",
         "gpu1.example.com": "/etc/resolv.conf",
@@ -85,8 +87,8 @@ def test_kubelets_hand_the_real_name_servers_of_their_own_host_to_pods(inventory
         assert settings["kubeletconfig"]["resolvConf"] == path
 
 
-def test_the_kernel_s_headers_are_installed_where_apt_has_any(inventory: Inventory, first: Run) -> None:
-    """No package brought the kernel of gpu2, so its modules may come without headers, too."""
+def test_kernel_headers_are_installed_if_apt_has_them(inventory: Inventory, first: Run) -> None:
+    """No package installed the kernel of gpu2, so headers may not exist for its modules."""
     query = 'dpkg-query --show "linux-headers-$(uname -r)"'
     inventory.hosts["gpu1"].run(query)
     assert inventory.hosts["gpu2"].attempt(query).returncode != 0
@@ -97,7 +99,7 @@ def test_a_second_run_changes_nothing(lab: Lab, first: Run) -> None:
 
 
 def test_a_key_that_expires_tomorrow_is_renewed(lab: Lab, inventory: Inventory, first: Run) -> None:
-    """The host has the key of an earlier run, the repository the renewed one."""
+    """The host has the key of an earlier run; the repository has the renewed key."""
     key, path = load().repositories["kubernetes-v1.36"].key, "/etc/apt/keyrings/gpulab-kubernetes.asc"
     doing = "making a key that expires tomorrow"
     with signing.loaded(key) as signer:
@@ -128,6 +130,6 @@ def refused() -> Iterator[str]:
         ("gpu2", ["there is no program ip", "apt-get install iproute2"]),
     ],
 )
-def test_what_a_person_has_to_decide_is_said_before_anything_changes(refused: str, host: str, words: list[str]) -> None:
+def test_decisions_for_a_person_are_reported_before_anything_changes(refused: str, host: str, words: list[str]) -> None:
     for word in (host, *words):
         assert word in refused, refused

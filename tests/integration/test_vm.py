@@ -1,7 +1,7 @@
-"""A worker with a kernel of its own: an emulated virtual machine next to a control plane in a container.
+"""A worker with its own kernel: an emulated virtual machine next to a control plane in a container.
 
-Here kubeadm's own preflight checks run without any ignore list, swap is really switched off, modules are really loaded,
-cgroups are version 2, and a reboot is one.
+Here kubeadm runs its preflight checks without an ignore list, swap is really turned off, modules are really loaded,
+cgroups are version 2, and a reboot is a real one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if absent := vm.missing():
 
 @dataclass(frozen=True)
 class Machine:
-    """The virtual machine and the run that made it a node."""
+    """The virtual machine, and the run that made it a node."""
 
     lab: Lab
     more: Path
@@ -60,14 +60,14 @@ def machine() -> Iterator[Machine]:
         yield Machine(lab, more, host, swaps, run)
 
 
-def test_it_joins_without_an_ignore_list(machine: Machine) -> None:
+def test_the_vm_joins_without_an_ignore_list(machine: Machine) -> None:
     variables = machine.host.variables
     assert variables["kubeadm_ignore_preflight_errors"] == []
     assert variables["containerd_cri_settings"] == {}
     assert vm.NODE in Cluster.of(machine.lab.inventory()).ready_nodes()
 
 
-def test_its_kernel_is_a_real_one(machine: Machine) -> None:
+def test_the_vm_has_its_own_kernel(machine: Machine) -> None:
     assert machine.host.run("uname -r", SLOW) != Path("/proc/sys/kernel/osrelease").read_text()
     assert machine.host.run("stat -f -c %T /sys/fs/cgroup", SLOW).strip() == "cgroup2fs"
     loaded = {line.split()[0] for line in machine.host.run("cat /proc/modules", SLOW).splitlines()}
@@ -76,21 +76,21 @@ def test_its_kernel_is_a_real_one(machine: Machine) -> None:
     assert machine.host.run(f"sysctl -n {switched}", SLOW).split() == ["1", "1", "1"]
 
 
-def test_swap_was_on_and_is_off(machine: Machine) -> None:
+def test_swap_of_the_vm_was_turned_off(machine: Machine) -> None:
     assert "/swapfile" in machine.swaps and SWAP_PARTITION not in machine.swaps
     assert swaps(machine.host) == []
 
 
-def test_the_swap_partition_that_systemd_finds_without_fstab_is_masked(machine: Machine) -> None:
+def test_a_swap_partition_that_systemd_activates_without_fstab_is_masked(machine: Machine) -> None:
     assert machine.host.run(f"blkid -o value -s TYPE {SWAP_PARTITION}", SLOW).strip() == "swap"
-    # systemd names its unit after the disk's sequence number.
+    # systemd names the swap unit after the disk's sequence number.
     device = machine.host.run("readlink -f $(sed -n s/^What=//p /run/systemd/generator.late/*.swap)", SLOW)
     assert device.strip() == SWAP_PARTITION
     assert machine.host.run("systemctl is-enabled swap.target || true", SLOW).strip() == "masked"
 
 
-def test_its_kernel_serves_nfs_and_mounts_it(machine: Machine, tmp_path: Path) -> None:
-    """The containers next to it have no NFS client, so two pods of this node share the claim."""
+def test_the_vms_kernel_serves_and_mounts_nfs(machine: Machine, tmp_path: Path) -> None:
+    """The containers next to the VM have no NFS client, so two pods of this node share the claim."""
     group = tmp_path / "server.ini"
     group.write_text(f"[nfs_server]\n{vm.NODE}\n")
     address = machine.host.variables["ansible_host"]
@@ -130,8 +130,8 @@ def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:
         time.sleep(5)
 
 
-def test_after_the_reboot_only_the_verification_is_repeated(machine: Machine) -> None:
-    """A verification holds for one boot of the node."""
+def test_after_a_reboot_a_run_only_repeats_the_verification(machine: Machine) -> None:
+    """A verification is valid for one boot of the node."""
     run = machine.again().expect_success()
     assert run.changed_tasks() == {
         "gpulab.kubernetes.acceptance : Verify that pods reach every GPU",

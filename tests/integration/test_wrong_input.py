@@ -1,4 +1,4 @@
-"""Wrong input gives all its errors at once, before anything changes."""
+"""Invalid input is reported completely in one run, before anything changes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def inventory(lab: Lab) -> Inventory:
 
 @pytest.fixture
 def unchanged(inventory: Inventory) -> Iterator[None]:
-    """The hosts are the same after the test as before it."""
+    """Assert that the test has not changed the hosts."""
     before = snapshots(inventory)
     yield
     assert differences(before, snapshots(inventory)) == {}
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_settings_that_cannot_be_are_all_named_at_once(lab: Lab) -> None:
+def test_invalid_settings_are_all_named_together(lab: Lab) -> None:
     words = refused(
         lab.path,
         *variables(
@@ -50,7 +50,7 @@ def test_settings_that_cannot_be_are_all_named_at_once(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_a_pod_network_that_holds_the_hosts_is_refused(lab: Lab, inventory: Inventory) -> None:
+def test_a_pod_network_that_contains_the_hosts_is_refused(lab: Lab, inventory: Inventory) -> None:
     address = inventory.control_plane.variables["ansible_host"]
     network = ".".join(address.split(".")[:2]) + ".0.0/16"
     words = refused(lab.path, *variables(cluster_pod_network=network))
@@ -59,7 +59,7 @@ def test_a_pod_network_that_holds_the_hosts_is_refused(lab: Lab, inventory: Inve
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_no_control_plane_is_refused(lab: Lab) -> None:
+def test_an_inventory_without_a_control_plane_is_refused(lab: Lab) -> None:
     words = refused(lab.edited(r"^\[control_plane\]$", "[somewhere_else]"))
     assert "control_plane" in words
 
@@ -73,7 +73,7 @@ def test_two_control_planes_are_refused(lab: Lab) -> None:
 
 
 @pytest.mark.usefixtures("unchanged")
-def test_an_unreachable_host_is_named_beside_the_others_problems(lab: Lab, inventory: Inventory) -> None:
+def test_an_unreachable_host_is_named_with_the_problems_of_the_others(lab: Lab, inventory: Inventory) -> None:
     free = inventory.control_plane.variables["ansible_host"].rpartition(".")[0] + ".249"
     path = lab.edited(r"^\[workers\]$", f"[workers]\ngone ansible_host={free}")
     words = refused(path, *variables(cluster_expected_gpus=7))
@@ -81,7 +81,7 @@ def test_an_unreachable_host_is_named_beside_the_others_problems(lab: Lab, inven
     assert "7" in words
 
 
-def test_problems_of_the_hosts_are_all_named_at_once(lab: Lab, inventory: Inventory) -> None:
+def test_problems_of_all_hosts_are_named_together(lab: Lab, inventory: Inventory) -> None:
     cp1, gpu1 = inventory.hosts["cp1"], inventory.hosts["gpu1"]
     busy = cp1.run(LISTEN.format(port=6443)).strip()
     gpu1.run("hostname cp1")
@@ -109,7 +109,7 @@ def test_a_user_without_sudo_is_named(lab: Lab, inventory: Inventory) -> None:
     assert "sudo" in words
 
 
-def test_a_driver_of_another_origin_is_named_with_what_ends_it(lab: Lab, inventory: Inventory) -> None:
+def test_a_driver_of_another_origin_is_named_with_the_setting_that_replaces_it(lab: Lab, inventory: Inventory) -> None:
     gpu1 = inventory.hosts["gpu1"]
     gpu1.run(
         "mkdir -p /usr/bin && printf '#!/bin/sh\\n' > /usr/bin/nvidia-uninstall && chmod 755 /usr/bin/nvidia-uninstall"
@@ -120,11 +120,11 @@ def test_a_driver_of_another_origin_is_named_with_what_ends_it(lab: Lab, invento
         gpu1.run("rm /usr/bin/nvidia-uninstall")
     assert "gpu1" in words
     assert "nvidia_driver_replace_foreign" in words
-    # It is not loaded, so there is none that could be kept.
+    # The driver is not loaded, so keeping it is not offered.
     assert "preinstalled" not in words
 
 
-def test_an_apt_source_of_the_same_address_under_another_name_is_named(lab: Lab, inventory: Inventory) -> None:
+def test_an_apt_source_with_the_same_address_and_another_name_is_named(lab: Lab, inventory: Inventory) -> None:
     cp1 = inventory.control_plane
     address = f"{cp1.variables['kubeadm_repository_url']}/v1.36/deb/"
     source = "/etc/apt/sources.list.d/mine.list"

@@ -1,4 +1,4 @@
-"""What a person sees whose Ansible is too old: one error that says so, whichever playbook it is."""
+"""Every playbook ends with one clear error if Ansible is too old."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MINIMUM = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["requires_
 
 
 def run(*command: str | Path, cwd: Path, **more: str) -> tuple[int, str]:
-    """Run a program without the settings of this checkout; ``more`` is environment. Return its status and output."""
+    """Run a program without this checkout's settings; ``more`` extends the environment. Return status and output."""
     ours = ("ANSIBLE_", "PYTHON", "VIRTUAL_ENV")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     done = subprocess.run(
@@ -40,7 +40,7 @@ def run(*command: str | Path, cwd: Path, **more: str) -> tuple[int, str]:
 
 
 def programs_of(core: str, folder: Path) -> Path:
-    """Return the directory of the programs of this ansible-core, which is installed if it is missing."""
+    """Return the directory with the programs of this ansible-core, which is installed if it is missing."""
     (folder / "core.txt").write_text(f"ansible-core=={core}\n")
     environment = ROOT / ".cache" / f"venv-core-{core}"
     status, printed = run(".ci/make-venv", environment, folder / "core.txt", "3.12", "3.11", "3.10", cwd=ROOT)
@@ -51,14 +51,14 @@ def programs_of(core: str, folder: Path) -> Path:
 
 
 def install(programs: Path, folder: Path) -> Path:
-    """Build and install the collection with the ansible-galaxy of an old Ansible; return the collections' path."""
+    """Build and install the collection with the ansible-galaxy of an old Ansible; return the collections path."""
     galaxy, collections = (programs / "ansible-galaxy", "collection"), folder / "collections"
     status, printed = run(*galaxy, "build", ROOT, "--output-path", folder, cwd=folder)
     assert status == 0, printed
     package = next(folder.glob("gpulab-kubernetes-*.tar.gz"))
     status, printed = run(*galaxy, "install", "--no-deps", "--collections-path", collections, package, cwd=folder)
     assert status == 0, printed
-    # Its dependencies, in the version of this environment: their modules only have to be found.
+    # The collection's dependencies in this environment's versions: Ansible only needs to find their modules.
     for namespace in ("kubernetes", "community"):
         source = Path(ansible.__file__).parents[1] / "ansible_collections" / namespace
         (collections / "ansible_collections" / namespace).symlink_to(source)

@@ -1,4 +1,4 @@
-"""The collection as people get it: built and installed, or a plain clone; called by its name from elsewhere."""
+"""The collection as users get it: built and installed, or a plain clone; used by its name from any directory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from support import releases
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORY = ROOT / "inventories" / "three-machines.ini"
@@ -20,7 +21,7 @@ PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 
 
 def run(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
-    """Run a command outside the checkout, with its settings left behind; return what it printed."""
+    """Run a command outside of the checkout and without its settings; return its output."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("ANSIBLE_")}
     done = subprocess.run(
         [str(part) for part in command],
@@ -56,7 +57,7 @@ def cloned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path / "kubernetes" / "collections"
 
 
-def test_the_view_of_the_progress_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
+def test_the_progress_view_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
     env = {"ANSIBLE_COLLECTIONS_PATH": str(installed), "ANSIBLE_STDOUT_CALLBACK": "gpulab.kubernetes.progress"}
     play = [{"name": "Do it all", "hosts": "localhost", "gather_facts": False, "tasks": [{"debug": {"msg": "well"}}]}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
@@ -66,7 +67,7 @@ def test_the_view_of_the_progress_works_from_an_installed_collection(installed: 
     assert "interval" in run("ansible-doc", "--type", "callback", "gpulab.kubernetes.progress", cwd=tmp_path, env=env)
 
 
-def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
+def test_the_provisioning_script_works_from_an_installed_collection(installed: Path, tmp_path: Path) -> None:
     script = installed / "ansible_collections" / "gpulab" / "kubernetes" / "examples" / "provision.py"
     (tmp_path / "my.ini").write_text("[control_plane]\nlocalhost ansible_connection=local\n[workers]\nlocalhost\n")
     words = (script, "-i", "my.ini", "--playbook", "gpulab.kubernetes.inventory")
@@ -75,8 +76,8 @@ def test_the_script_works_from_an_installed_collection(installed: Path, tmp_path
     assert json.loads((tmp_path / "gpulab-runs" / "report.json").read_text())["status"] == "successful"
 
 
-def test_own_machines_works_as_typed_without_a_checkout(installed: Path, tmp_path: Path) -> None:
-    """All commands of the page that reach no machine, in an empty directory; the text of my.ini is the page's."""
+def test_the_page_own_machines_works_as_written_without_a_checkout(installed: Path, tmp_path: Path) -> None:
+    """Runs all commands of the page that need no machine in an empty directory, with the page's my.ini."""
     page = (ROOT / "docs" / "own-machines.md").read_text().partition("\n## The inventory\n")[2]
     env = {"ANSIBLE_COLLECTIONS_PATH": str(installed)}
     scripts = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
@@ -91,12 +92,12 @@ def test_own_machines_works_as_typed_without_a_checkout(installed: Path, tmp_pat
         printed = " ".join(run("bash", "-euc", check, cwd=folder, env=env).split())
         assert "Control plane: cp1 (192.0.2.11)" in printed
         assert "Workers (2): gpu1 (192.0.2.21), gpu2 (192.0.2.22)" in printed
-    # What a reader of the page has is the collection; the files of a checkout are not there.
+    # A reader of the page has the collection, but not the files of a checkout.
     commands = [line for script in scripts for line in script.splitlines() if line.startswith(("cp ", "cat ", "cd "))]
     assert commands == []
 
 
-def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
+def test_the_package_contains_the_product_and_nothing_else(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = archive.getnames()
     tops = {name.split("/")[0] for name in names}
@@ -106,11 +107,11 @@ def test_the_package_holds_the_product_and_nothing_else(tarball: Path) -> None:
     assert not [name for name in names if name.endswith((".ini.tmp", ".pyc", "-report.json"))]
 
 
-# Guides may name these: who changes the collection, or asks what was tested, has a checkout.
+# Guides may link these: people who change the collection or look at its tests have a checkout.
 ONLY_IN_CHECKOUT = {"lab", "tests", "upstream.lock"}
 
 
-def test_the_package_holds_what_its_pages_link(tarball: Path) -> None:
+def test_the_package_contains_all_files_that_its_pages_link(tarball: Path) -> None:
     with tarfile.open(tarball) as archive:
         names = set(archive.getnames())
     names |= {str(parent) for name in names for parent in Path(name).parents}
@@ -127,7 +128,7 @@ def test_the_package_holds_what_its_pages_link(tarball: Path) -> None:
 PRIVATE = ("lab.ini", "my.ini", "inventory.ini", "in-use.ini", "ice.ini", "edge.ini", "my-admin.conf", "a/b-admin.conf")
 
 
-def test_inventories_and_kubeconfigs_of_whoever_builds_stay_out(cloned: Path, tmp_path: Path) -> None:
+def test_private_inventories_and_kubeconfigs_are_not_packaged(cloned: Path, tmp_path: Path) -> None:
     checkout = cloned.parent
     examples = run("git", "ls-files", "*.ini", cwd=checkout).split()
     (checkout / "a").mkdir()
@@ -142,7 +143,7 @@ def test_inventories_and_kubeconfigs_of_whoever_builds_stay_out(cloned: Path, tm
     assert status == "", "git would add one of them"
 
 
-def test_the_version_is_that_of_a_release_or_of_the_next_one() -> None:
+def test_the_version_is_that_of_a_release_or_the_next_one() -> None:
     version, _, preview = yaml.safe_load((ROOT / "galaxy.yml").read_text())["version"].partition("-")
     assert (f"v{version}" in (ROOT / "CHANGELOG.rst").read_text()) == (preview == "")
     texts = [path.read_text() for path in (ROOT / "plugins").rglob("*.py")]
@@ -150,11 +151,20 @@ def test_the_version_is_that_of_a_release_or_of_the_next_one() -> None:
     assert max(added, key=lambda each: [int(part) for part in each.split(".")]) == version
 
 
+def test_the_last_release_can_be_built_from_its_commit(tmp_path: Path) -> None:
+    if run("git", "rev-parse", "--is-shallow-repository", cwd=ROOT).strip() == "true":
+        pytest.skip("a shallow clone has no earlier commits")
+    (version, *_earlier) = re.findall(r"^v(\d+\.\d+\.\d+)$", (ROOT / "CHANGELOG.rst").read_text(), re.MULTILINE)
+    env = {"ANSIBLE_COLLECTIONS_PATH": str(releases.install(version, tmp_path / "release"))}
+    listed = run("ansible-galaxy", "collection", "list", "gpulab.kubernetes", cwd=tmp_path, env=env)
+    assert re.search(rf"^gpulab\.kubernetes +{re.escape(version)} *$", listed, re.MULTILINE)
+
+
 def statically_named_roles(playbook: str) -> set[str]:
-    """The roles whose tasks a playbook lists without running: those of `roles` and of import_role."""
+    """Return the roles whose tasks `--list-tasks` shows for a playbook: those of `roles` and of import_role."""
     text = (ROOT / "playbooks" / f"{playbook}.yml").read_text()
     listed = re.findall(r"- role: (gpulab\.kubernetes\.\w+)", text)
-    # Ansible does not list what stands in `always`.
+    # Ansible does not list the tasks of an `always` section.
     unlisted = r"(?!\n\s+tasks_from: (?:settings|kubeconfig_absent)$)"
     imported = re.findall(rf"import_role:\n\s+name: (gpulab\.kubernetes\.\w+){unlisted}$", text, re.M)
     return {name.rpartition(".")[2] for name in listed + imported}
@@ -183,7 +193,7 @@ def test_every_module_has_documentation_that_can_be_shown(installed: Path, tmp_p
 
 
 @pytest.mark.parametrize("inventory", sorted(p.name for p in (ROOT / "inventories").iterdir()))
-def test_an_example_inventory_can_be_read_and_has_both_groups(inventory: str, tmp_path: Path) -> None:
+def test_an_example_inventory_can_be_parsed_and_has_both_groups(inventory: str, tmp_path: Path) -> None:
     path = ROOT / "inventories" / inventory
     printed = run("ansible-inventory", "-i", path, "--list", "--yaml", cwd=tmp_path)
     groups = yaml.safe_load(printed)["all"]["children"]

@@ -1,4 +1,4 @@
-"""Make the pictures of the report that the guides show, from samples: picture.py docs/images"""
+"""Create the guides' pictures of the report from samples. Usage: picture.py docs/images"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import report_samples
 from support.chromium import chromium
 from test_page import render
 
-# Name, sample, width of the window, height of the picture, colour scheme.
+# Name, sample, window width, picture height, color scheme.
 PICTURES = (
     ("report", "well", 1100, 1010, "light"),
     ("report-dark", "well", 1100, 1010, "dark"),

@@ -1,8 +1,8 @@
-"""Make the pictures of the terminal that the guides show: terminal.py docs/images
+"""Create the guides' pictures of the terminal. Usage: terminal.py docs/images
 
-What a run writes is replayed into a screen, and the screen is written as SVG. Two runs of site.yml on bare nodes of a
-lab show the live and the plain view. A third one is of 40 simulated hosts: its tasks have the names of tasks of the
-roles, and only sleep.
+The output of a run is replayed into a screen, which is written as SVG. Two runs of site.yml on bare lab nodes show the
+live view and the plain view. A third run uses 40 simulated hosts, whose tasks have the names of the roles' tasks and
+only sleep.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WIDTH, HEIGHT, MARGIN = 8.4, 18, 14
 COLORS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "35": "#d2a8ff", "36": "#76e3ea"}
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
 WRITTEN = re.compile(r"\x1b\[(?P<numbers>[\d;]*)(?P<command>[AJm])|(?P<end>\r?\n)|(?P<text>[^\x1b\r\n]+)|(?P<other>.)")
-# The live view is erased by this: until here the screen is complete.
+# This sequence erases the live view, so the screen before it is complete.
 ERASED = re.compile(r"(?=\x1b\[\d+A\x1b\[J)")
 # Task files that change a host, in the order of site.yml.
 CHANGING = "host/main nvidia_driver/packages nvidia_driver/load containerd/main nvidia_container_toolkit/main"
@@ -40,7 +40,7 @@ Row = list[tuple[str, str]]
 
 
 def screens(output: str, columns: int) -> Iterator[list[Row]]:
-    """Return characters and colors on the screen, each time that the live view is complete, and at the end."""
+    """Return the screen's characters and colors whenever the live view is complete, and at the end."""
     rows: list[Row] = [[]]
     color = ""
     for part in ERASED.split(output):
@@ -61,7 +61,7 @@ def screens(output: str, columns: int) -> Iterator[list[Row]]:
 
 
 def drawn(rows: list[Row]) -> str:
-    """Return the rows as SVG that looks alike in any font, and on light and dark pages."""
+    """Return the rows as SVG that looks the same with any monospace font, and on light and dark pages."""
     width = round(max(COLUMNS, *map(len, rows)) * WIDTH + 2 * MARGIN)
     size = f'width="{width}" height="{len(rows) * HEIGHT + 2 * MARGIN}"'
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f'<rect {size} rx="8" fill="#161b22"/>']
@@ -70,7 +70,7 @@ def drawn(rows: list[Row]) -> str:
         column = 0
         for color, run in groupby(row, key=lambda cell: cell[1]):
             colored = "".join(char for char, _color in run)
-            # SVG takes several spaces for one.
+            # SVG collapses several spaces into one.
             for words in re.finditer(r"\S+( \S+)*", colored):
                 x, y = MARGIN + (column + words.start()) * WIDTH, MARGIN + number * HEIGHT + 13
                 place = f'x="{x:g}" y="{y}" textLength="{len(words[0]) * WIDTH:g}"' + f' fill="{color}"' * bool(color)
@@ -84,12 +84,12 @@ def text(rows: list[Row]) -> str:
 
 
 def live(output: str, moment: str, lines: int = LINES) -> str:
-    """Draw the lower lines of the last screen that a pattern matches."""
+    """Draw the lower lines of the last screen that matches a pattern."""
     return drawn([rows[-lines:] for rows in screens(output, COLUMNS) if re.search(moment, text(rows[-LINES:]))][-1])
 
 
 def plain(output: str) -> str:
-    """Draw the longest stretch of phases and changes: messages and warnings are long, and name paths."""
+    """Draw the longest sequence of phases and changes, without the long messages and warnings around it."""
     [rows] = screens(output, 500)
     stretches = groupby(rows, key=lambda row: bool(re.match(r"\[\d|.*: changed: ", text([row]))))
     return drawn(max((list(stretch) for short, stretch in stretches if short), key=len))
@@ -107,7 +107,7 @@ def environment() -> dict[str, str]:
 
 
 def simulated(play: Path) -> list[str]:
-    """Write a play whose hosts sleep in place of the roles that change them; return the command that runs it."""
+    """Write a play whose hosts sleep instead of running the roles that change them; return the command that runs it."""
     files = [ROOT / "roles" / f"{name.replace('/', '/tasks/')}.yml" for name in [*CHANGING.split(), "kubeadm/install"]]
     tasks: list[dict[str, Any]] = [task for path in files for task in yaml.safe_load(path.read_text())]
     names = [task["name"] for task in tasks if "gpulab.kubernetes.host_state" in task and "when" not in task]

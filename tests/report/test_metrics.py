@@ -1,4 +1,4 @@
-"""The metrics of a report, the alerts and the dashboard with a real Prometheus and a real node_exporter."""
+"""Metrics of a report, alerts and the dashboard with a real Prometheus and a real node_exporter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.programs import run_ansible
 
 RULES = ROOT / "examples" / "monitoring" / "rules.yml"
 DASHBOARD = json.loads((ROOT / "examples" / "monitoring" / "dashboard.json").read_text())
-# The clock of `promtool test rules` begins here.
+# `promtool test rules` starts its clock here.
 ZERO = datetime(1970, 1, 1, tzinfo=timezone.utc)
 WRITE = """
 - name: Write the metrics of reports
@@ -33,7 +33,7 @@ WRITE = """
         dest: metrics.json
         mode: "0644"
 """
-# As the DCGM exporter of each node writes it.
+# Metrics as each node's DCGM exporter writes them.
 DCGM = """DCGM_FI_DEV_GPU_UTIL{gpu="0",UUID="GPU-1",modelName="Tesla T4",Hostname="gpu1"} 0
 DCGM_FI_DEV_GPU_TEMP{gpu="0",UUID="GPU-1",modelName="Tesla T4",Hostname="gpu1"} %s
 DCGM_FI_DEV_XID_ERRORS{gpu="0",UUID="GPU-1",modelName="Tesla T4",Hostname="gpu1",err_code="%s"} %s
@@ -79,7 +79,7 @@ def unreachable(now: datetime) -> Report:
     return report
 
 
-# A situation, and how often each alert fires in it.
+# Situations, and how often each alert fires in them.
 SITUATIONS: dict[str, tuple[Callable[[datetime], Report] | None, dict[tuple[str, str], int]]] = {
     "healthy": (healthy, {}),
     "unhealthy": (unhealthy_gpu, {("GpulabGpuUnhealthy", "critical"): 1, ("GpulabErrors", "critical"): 1}),
@@ -95,7 +95,7 @@ SITUATIONS: dict[str, tuple[Callable[[datetime], Report] | None, dict[tuple[str,
 
 
 def exposed(folder: Path, reports: dict[str, Report]) -> dict[str, str]:
-    """The metrics of each report by the filter, as a playbook calls it."""
+    """Return each report's metrics, converted by the filter in a playbook."""
     (folder / "reports.json").write_text(json.dumps(list(reports.values())))
     (folder / "write.yml").write_text(WRITE)
     status, said = run_ansible(folder, "write.yml")
@@ -105,7 +105,7 @@ def exposed(folder: Path, reports: dict[str, Report]) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Metrics of each situation at second 0, and of reports of this moment."""
+    """Metrics of each situation at second 0, and of reports with the current time."""
     now = datetime.now(timezone.utc)
     reports = {name: make(ZERO) for name, (make, _alerts) in SITUATIONS.items() if make}
     ill = {**report_samples.ill(), "observed": at(now, -0.1)}
@@ -123,11 +123,11 @@ def promtool(*arguments: str | Path, stdin: str | None = None) -> str:
 
 
 @pytest.mark.parametrize("name", ["now-healthy", "now-ill", "now-hostile"])
-def test_promtool_has_no_complaint_about_the_metrics(texts: dict[str, str], name: str) -> None:
+def test_promtool_accepts_the_metrics(texts: dict[str, str], name: str) -> None:
     assert promtool("check", "metrics", stdin=texts[name]) == ""
 
 
-def test_each_situation_fires_its_alerts_and_no_other(texts: dict[str, str], tmp_path: Path) -> None:
+def test_each_situation_fires_exactly_its_alerts(texts: dict[str, str], tmp_path: Path) -> None:
     tests = []
     for name, (_make, alerts) in SITUATIONS.items():
         lines = texts.get(name, "").splitlines()
@@ -179,7 +179,7 @@ def live(texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield found, folder / "gpulab.prom"
 
 
-def test_each_query_of_the_dashboard_finds_something(live: tuple[Prometheus, Path]) -> None:
+def test_each_query_of_the_dashboard_has_a_result(live: tuple[Prometheus, Path]) -> None:
     server, _file = live
     for panel in DASHBOARD["panels"]:
         for target in panel["targets"]:
@@ -190,7 +190,7 @@ def test_each_query_of_the_dashboard_finds_something(live: tuple[Prometheus, Pat
     assert found and [each["metric"][found[2]] for each in server.query(found[1])] == ["research"]
 
 
-def test_the_panels_of_the_dashboard_fill_its_rows() -> None:
+def test_the_dashboards_panels_fill_its_rows() -> None:
     taken: dict[int, list[int]] = {}
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
@@ -218,7 +218,7 @@ def test_an_alert_fires_until_the_next_report_is_healthy(live: tuple[Prometheus,
     assert gone["GpulabReportOld"]["summary"] == "There is no report of the cluster from the last 2 days"
 
 
-def test_node_exporter_reads_whatever_a_node_is_called(live: tuple[Prometheus, Path], texts: dict[str, str]) -> None:
+def test_node_exporter_accepts_any_node_name(live: tuple[Prometheus, Path], texts: dict[str, str]) -> None:
     server, file = live
     expose(file, texts["now-hostile"])
     said = server.exposed()
@@ -227,12 +227,12 @@ def test_node_exporter_reads_whatever_a_node_is_called(live: tuple[Prometheus, P
 
 
 def expose(file: Path, text: str) -> None:
-    """In one step, as the role does: node_exporter may read at any moment."""
+    """Write the file atomically, like the role, because node_exporter may read it at any time."""
     file.with_suffix(".new").write_text(text)
     file.with_suffix(".new").replace(file)
 
 
 def names(exposed: str) -> set[frozenset[tuple[str, str]]]:
-    """The labels of each sample; node_exporter sorts them."""
+    """Return the labels of each sample, which node_exporter sorts."""
     lines = [line for line in exposed.splitlines() if line.startswith("gpulab_")]
     return {frozenset(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', line)) for line in lines}

@@ -1,4 +1,4 @@
-"""The page of a report in a real Chromium: looks, accessibility, and that nothing in it is more than a text."""
+"""The report's page in a real Chromium: layout, accessibility, and no code execution through its texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.chromium import Tab, chromium
 from support.hosts import ROOT
 
 AXE = ROOT / ".cache" / "axe" / "axe_playwright_python" / "axe.min.js"
-# Names what axe finds: rules, and the first element of each.
+# Returns the violations found by axe: rules with their first element.
 RUN_AXE = "axe.run().then(({violations}) => violations.map(({id, nodes}) => `${id}: ${nodes[0].html}`))"
 UNFOLD = "for (const each of document.querySelectorAll('details')) each.open = true"
 CHECKS = (Path(__file__).parent / "checks.js").read_text()
@@ -33,13 +33,13 @@ BAD = """<!doctype html><html><body style="background: #fff"><h1>One</h1><h3>Thr
 
 
 def render(source: Path) -> subprocess.CompletedProcess[str]:
-    """Make the page of a report as a user does, without a host."""
+    """Create a report's page as a user does, without a host."""
     command = ["ansible-playbook", "playbooks/report.yml", "-e", f"acceptance_report_source={source}"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 
 
 def axe(tab: Tab) -> list[str]:
-    """What axe finds on the page, which `make report-test` brings."""
+    """Return axe's findings on the page. `make report-test` downloads axe."""
     tab.evaluate(AXE.read_text())
     found: list[str] = tab.evaluate(RUN_AXE)
     return found
@@ -65,7 +65,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, PHONE, 768, LAPTOP, WIDE])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_it_can_be_read_by_everybody_on_every_screen(
+def test_the_page_is_readable_on_every_screen_size(
     tab: Tab, pages: dict[str, Path], name: str, width: int, scheme: str
 ) -> None:
     tab.open(pages[name], width=width, scheme=scheme)
@@ -77,20 +77,20 @@ def test_it_can_be_read_by_everybody_on_every_screen(
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [PHONE, LAPTOP, WIDE])
 @pytest.mark.parametrize("name", SAMPLES)
-def test_axe_finds_nothing(tab: Tab, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
+def test_axe_finds_no_violation(tab: Tab, pages: dict[str, Path], name: str, width: int, scheme: str) -> None:
     tab.open(pages[name], width=width, scheme=scheme)
     tab.evaluate(UNFOLD)
     assert axe(tab) == []
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_it_loads_nothing_and_runs_nothing(tab: Tab, pages: dict[str, Path], name: str) -> None:
+def test_the_page_loads_nothing_and_runs_nothing(tab: Tab, pages: dict[str, Path], name: str) -> None:
     tab.open(pages[name])
     assert tab.requests == [pages[name].as_uri()]
     assert tab.messages == []
 
 
-def test_the_checks_find_what_is_wrong(tab: Tab, tmp_path: Path) -> None:
+def test_the_layout_checks_detect_a_bad_page(tab: Tab, tmp_path: Path) -> None:
     page = tmp_path / "bad.html"
     page.write_text(BAD)
     tab.open(page, width=360)
@@ -104,7 +104,7 @@ def test_the_checks_find_what_is_wrong(tab: Tab, tmp_path: Path) -> None:
         assert rule in found
 
 
-def test_markup_in_names_stays_a_text(tab: Tab, pages: dict[str, Path]) -> None:
+def test_markup_in_names_is_shown_as_text(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["hostile"])
     names = tab.evaluate("[...document.querySelectorAll('h3')].map((each) => each.textContent)")
     assert sorted(names) == sorted(report_samples.hostile()["hosts"])
@@ -114,7 +114,7 @@ def test_markup_in_names_stays_a_text(tab: Tab, pages: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("name", ["well", "ill"])
-def test_the_drawing_shows_every_gpu_in_its_state(tab: Tab, pages: dict[str, Path], name: str) -> None:
+def test_the_drawing_shows_every_gpu_with_its_state(tab: Tab, pages: dict[str, Path], name: str) -> None:
     tab.open(pages[name])
     shown: list[str] = tab.evaluate("[...document.querySelectorAll('.tile')].map((each) => each.dataset.gpu)")
     expected = {
@@ -126,7 +126,7 @@ def test_the_drawing_shows_every_gpu_in_its_state(tab: Tab, pages: dict[str, Pat
     assert tab.evaluate("document.querySelectorAll('.links path').length") == 0
 
 
-def test_assistive_technology_is_told_of_tables_and_pictures_also_on_a_phone(tab: Tab, pages: dict[str, Path]) -> None:
+def test_assistive_technology_gets_tables_and_pictures_on_phones_too(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["ill"], width=360)
     told = tab.accessible()
     assert {"table", "rowheader", "columnheader", "cell", "heading", "list", "main"} <= {role for role, _name in told}
@@ -135,7 +135,7 @@ def test_assistive_technology_is_told_of_tables_and_pictures_also_on_a_phone(tab
     assert ("image", "7 other GPUs, all verified") in tab.accessible()
 
 
-def test_healthy_nodes_of_a_fleet_unfold(tab: Tab, pages: dict[str, Path]) -> None:
+def test_healthy_nodes_of_a_large_cluster_can_be_expanded(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["fleet"])
     height = "document.body.scrollHeight"
     folded = tab.evaluate(height)
@@ -145,14 +145,14 @@ def test_healthy_nodes_of_a_fleet_unfold(tab: Tab, pages: dict[str, Path]) -> No
     assert tab.evaluate("document.querySelectorAll('.pool .dots i').length") == 27 * 8 + 10 * 8
 
 
-def test_no_line_leads_to_nodes_that_are_folded(tab: Tab, pages: dict[str, Path]) -> None:
+def test_the_drawing_has_no_line_to_collapsed_nodes(tab: Tab, pages: dict[str, Path]) -> None:
     line = "getComputedStyle(document.querySelector('.net'), '::before').content"
     for name, expected in (("fleet", '""'), ("quiet", "none")):
         tab.open(pages[name])
         assert tab.evaluate(line) == expected
 
 
-def test_the_contents_lead_to_each_section(tab: Tab, pages: dict[str, Path]) -> None:
+def test_the_table_of_contents_links_each_section(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["fleet"])
     missing = "[...document.querySelectorAll('nav a')].filter((each) => !document.querySelector(each.hash)).length"
     assert tab.evaluate("document.querySelectorAll('nav a').length") == 6 and tab.evaluate(missing) == 0
@@ -169,20 +169,20 @@ def test_commands_can_be_copied(tab: Tab, pages: dict[str, Path]) -> None:
     assert tab.evaluate(color.format(".actions pre code")) == tab.evaluate(color.format("body"))
 
 
-def test_the_first_thing_to_do_stands_first(tab: Tab, pages: dict[str, Path]) -> None:
+def test_the_most_urgent_action_comes_first(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["ill"])
     told = tab.evaluate("[...document.querySelectorAll('.actions strong')].map((each) => each.textContent)")
     assert told == [action["host"] for action in report_samples.ill()["actions"]]
 
 
-def test_it_is_the_same_without_script(tab: Tab, pages: dict[str, Path]) -> None:
+def test_the_page_is_the_same_without_javascript(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["ill"])
     with_script = tab.evaluate("document.body.innerText")
     tab.open(pages["ill"], script=False)
     assert tab.evaluate("document.body.innerText") == with_script
 
 
-def test_it_prints_dark_on_white_whatever_the_screen_is(tab: Tab, pages: dict[str, Path]) -> None:
+def test_the_page_prints_dark_on_white_with_any_color_scheme(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["ill"], width=800, scheme="dark")
     tab.media("dark", "print")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -190,7 +190,7 @@ def test_it_prints_dark_on_white_whatever_the_screen_is(tab: Tab, pages: dict[st
     assert tab.pdf().startswith(b"%PDF-")
 
 
-def test_paper_shows_what_the_screen_folds(tab: Tab, pages: dict[str, Path]) -> None:
+def test_collapsed_content_is_printed(tab: Tab, pages: dict[str, Path]) -> None:
     tab.open(pages["fleet"], width=800)
     row = "[...document.querySelectorAll('[data-table] tbody tr')].at(-1).checkVisibility()"
     assert tab.evaluate(row) is False
@@ -198,18 +198,18 @@ def test_paper_shows_what_the_screen_folds(tab: Tab, pages: dict[str, Path]) -> 
     assert tab.evaluate(row) is True
 
 
-def test_it_can_be_seen_in_both_schemes(tab: Tab, pages: dict[str, Path], tmp_path: Path) -> None:
+def test_the_page_is_visible_in_both_color_schemes(tab: Tab, pages: dict[str, Path], tmp_path: Path) -> None:
     pictures = []
     for scheme in ("light", "dark"):
         tab.open(pages["ill"], scheme=scheme)
         tab.screenshot(tmp_path / f"{scheme}.png")
         pictures.append((tmp_path / f"{scheme}.png").read_bytes())
     assert pictures[0] != pictures[1]
-    # An empty page would be a tenth of it.
+    # The picture of an empty page has a tenth of this size.
     assert min(map(len, pictures)) > 50_000
 
 
-def test_what_is_no_report_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_report_is_one_clear_error(tmp_path: Path) -> None:
     source = tmp_path / "report.json"
     source.write_text('{"hosts": []}')
     done = render(source)

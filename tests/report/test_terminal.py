@@ -1,4 +1,4 @@
-"""The pictures of the terminal, and the screen that they are made from."""
+"""The terminal pictures, and the screen from which they are created."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def test_each_complete_screen_is_found() -> None:
     ]
 
 
-def test_long_lines_are_wrapped_and_colors_kept() -> None:
+def test_long_lines_are_wrapped_and_keep_their_colors() -> None:
     [rows] = screens("\x1b[0;31mabcd\x1b[0me", 3)
     assert [[char for char, _color in row] for row in rows] == [["a", "b", "c"], ["d", "e"]]
     assert [bool(color) for row in rows for _char, color in row] == [True] * 4 + [False]
 
 
-def test_what_the_screen_does_not_know_is_refused() -> None:
+def test_unknown_control_sequences_are_refused() -> None:
     with pytest.raises(SystemExit, match="not supported"):
         list(screens("\x1b[5;5H", 80))
 
 
-def test_spaces_and_markup_survive() -> None:
+def test_spaces_and_markup_are_preserved() -> None:
     [rows] = screens("  a  <b> & c", 80)
     texts = [each for each in ElementTree.fromstring(drawn(rows)).iter() if each.tag.endswith("text")]
     assert [(each.text, each.get("x")) for each in texts] == [("a", "30.8"), ("<b> & c", "56")]

@@ -1,1 +1,1 @@
-"""What the tests on the lab, molecule's verification and the benchmark share. Nothing here belongs to the product."""
+"""Code shared by the lab tests, molecule's verification and the benchmark. Not part of the product."""

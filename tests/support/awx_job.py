@@ -1,7 +1,7 @@
-"""A job template run as AWX runs it: ansible-runner, isolated in the execution environment, on a copy of the project.
+"""Runs a job template like AWX: with ansible-runner, isolated in the execution environment, on a copy of the project.
 
-Machines are reached with the key of a credential through ssh-agent, and their keys are not checked, as in AWX; the
-inventory holds no paths of this machine. What AWX writes for a job was read from awx/main/tasks/jobs.py of 24.6.1.
+Machines are reached through ssh-agent with the key of a credential, and their host keys are not checked, as in AWX; the
+inventory contains no paths of this machine. The files of a job follow awx/main/tasks/jobs.py of AWX 24.6.1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from support import awx_project, awx_survey
 from support.hosts import ROOT, Inventory
 from support.lab import lab_command
 
-# What the lab's inventory says about reaching a host belongs to the credential, or to this machine.
+# Connection variables of the lab's inventory belong to the credential or to this machine.
 _NOT_IN_AWX = ("ansible_user", "ansible_ssh_private_key_file", "ansible_ssh_common_args")
 _REVISION = "0" * 40
 _ELSEWHERE = "~/.ansible/collections:/usr/share/ansible/collections"
@@ -45,12 +45,12 @@ class Job:
         return {(one["host"], one["task"]) for one in data if one["res"].get("changed")}
 
     def artifacts(self) -> dict[str, Any]:
-        """Return what AWX gives the jobs of a workflow that follow as variables."""
+        """Return the variables that AWX passes to the next jobs of a workflow."""
         (stats,) = [event["event_data"] for event in self.events if event["event"] == "playbook_on_stats"]
         return dict(stats.get("artifact_data", {}))
 
     def report(self) -> dict[str, Any]:
-        """Return the report, which lies next to the inventory directory and begins with its name."""
+        """Return the report, which is stored next to the inventory directory and starts with its name."""
         loaded: dict[str, Any] = json.loads((self.directory / "inventory-gpulab-report.json").read_text())
         return loaded
 
@@ -76,9 +76,10 @@ def launch(
     project: Path = ROOT,
     after: Job | None = None,
 ) -> Job:
-    """Run a job template to its end in an empty directory and return what it did.
+    """Run a job template in an empty directory and return the finished job.
 
-    ``after`` is the job before it in a workflow. Raises ValueError where AWX would refuse the answers to its survey.
+    ``after`` is the preceding job in a workflow. Raises ValueError if AWX would refuse the answers to the template's
+    survey.
     """
     template = templates()[name]
     variables = {
@@ -130,7 +131,7 @@ def _number(event: Path) -> int:
 
 
 def _write_inventory(inventory: Inventory, directory: Path) -> str:
-    """Write the inventory as the program that AWX makes of its database, and return the user of the credential."""
+    """Write the inventory as a script, like AWX from its database, and return the credential's user."""
     hosts = {
         name: {key: value for key, value in host.variables.items() if key not in _NOT_IN_AWX}
         for name, host in inventory.hosts.items()

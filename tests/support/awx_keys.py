@@ -1,4 +1,4 @@
-"""Private keys as AWX 24.6.1 checks them when a credential is stored (awx/main/validators.py, awx/main/fields.py)."""
+"""Private key checks of AWX 24.6.1 for new credentials (awx/main/validators.py, awx/main/fields.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OPEN = b"openssh-key-v1\0\0\0\0\x04none"
 
 
 def problems(inputs: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return what AWX refuses about the inputs of a machine credential, by input."""
+    """Return AWX's errors about the inputs of a machine credential, by input."""
     key = inputs.get("ssh_key_data", "")
     found = _KEY.fullmatch(key.lstrip())
     if not key:

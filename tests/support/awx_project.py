@@ -1,4 +1,4 @@
-"""What AWX offers of a checked-out project: the playbooks and inventories that it recognises by their names and lines.
+"""The playbooks and inventories of a checked-out project that AWX offers, recognized by their names and lines.
 
 The rules are those of awx/main/utils/ansible.py of AWX 24.6.1.
 """
@@ -17,7 +17,7 @@ _PASSED_OVER = ("roles", "tasks", "group_vars", "host_vars")
 
 
 def checkout(repository: Path, target: Path) -> Path:
-    """Copy what git would check out of a working tree, uncommitted changes too, and return the copy."""
+    """Copy the files of a working tree that git knows, with uncommitted changes, and return the copy."""
     argv = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(argv, cwd=repository, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -29,13 +29,13 @@ def checkout(repository: Path, target: Path) -> Path:
 
 
 def playbooks(project: Path) -> list[str]:
-    """Return the files that a job template may name."""
+    """Return the files that a job template may use."""
     found = (path for path in _files(project) if path.suffix in (".yml", ".yaml"))
     return sorted(str(p.relative_to(project)) for p in found if any(map(_PLAYBOOK.match, p.read_text().splitlines())))
 
 
 def inventories(project: Path) -> list[str]:
-    """Return the files that an inventory source may name, as far as their names tell: the lines are not looked at."""
+    """Return the files that an inventory source may use, judged by their names only."""
     found = (path for path in _files(project) if path.name in ("inventory", "hosts") or path.suffix == ".ini")
     return sorted(str(path.relative_to(project)) for path in found)
 

@@ -1,6 +1,6 @@
-"""A stand-in for AWX's API, /api/v2, with a memory: as much of it as awx.awx needs to configure what awx/ describes.
+"""A stateful stand-in for AWX's API, /api/v2, with everything that awx.awx needs to configure what awx/ describes.
 
-It is not AWX: it runs no job, knows one user, and shares no code with it. It answers on the loopback address.
+It is not AWX: it runs no job, has one user, and shares no code with AWX. It listens on the loopback address.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from support.awx_stand_in_store import SECRET, Item, RefusedError, Store
 Query = Mapping[str, list[str]]
 API = "/api/v2/"
 USER, PASSWORD, TOKEN = "admin", "only-for-the-stand-in", "token-of-the-stand-in"
-# Asked for by a list beside its fields.
+# Query parameters of a list that are not fields.
 _PAGING = {"page", "page_size", "order_by"}
-# The first that fits answers: an endpoint's objects come last.
+# The first match answers, so the objects of an endpoint come last.
 _ROUTES = (
     ("GET", r"me/", "_me"),
     ("POST", r"tokens/", "_new_token"),
@@ -49,17 +49,17 @@ _ROUTES = (
 
 @dataclass
 class StandIn:
-    """The stand-in while it runs: what it keeps, and every request that changed something."""
+    """The running stand-in: its state, and every request that changed something."""
 
     address: str
     store: Store
     changes: list[str] = field(default_factory=list)
     tokens: set[int] = field(default_factory=set)
-    # Whether the one user may make organizations, and which ones that user is an administrator of; None: a token that
-    # may only read.
+    # Whether the user may create organizations, and the organizations that the user administers. None: the token is
+    # read-only.
     administrator: bool | None = True
     administers: set[int] = field(default_factory=set)
-    # Where its API begins: behind a gateway at another path.
+    # Path of the API, which differs behind a gateway.
     api: str = API
 
     def names(self, endpoint: str) -> list[str]:
@@ -69,7 +69,7 @@ class StandIn:
         return next(item for item in self.store.all(endpoint) if item["name"] == name)
 
     def answer(self, method: str, path: str, query: Query, body: Any) -> tuple[int, Any]:
-        """Answer one request of a user who signed in. Raises RefusedError."""
+        """Answer one request of an authenticated user. Raises RefusedError."""
         if method not in ("GET", "OPTIONS") and not path.startswith("tokens/") and not self._may_write(path):
             raise RefusedError(403, {"detail": "You do not have permission to perform this action."})
         for allowed, pattern, action in _ROUTES:
@@ -90,7 +90,7 @@ class StandIn:
         return self.administrator or (path != "organizations/" and bool(self.administers))
 
     def _allowed(self, number: str | None, _body: Any) -> tuple[int, Any]:
-        """What one may do with organizations, or with this one; changing is PUT there."""
+        """Return what the user may do with organizations, or with one; PUT stands for changing it."""
         may = self.administrator or (self.administrator is not None and number and int(number) in self.administers)
         return 200, {
             "name": "Organizations",
@@ -159,7 +159,7 @@ class StandIn:
         return {"count": len(found), "next": f"{self.api}{endpoint}/?{following}" if rest else None, "results": shown}
 
     def _fits(self, endpoint: str, item: Item, wanted: Query) -> bool:
-        """Whether an object has all the values asked for, and one of those asked for with or__."""
+        """Return whether an object has all required values, and one of the values that are given with or__."""
         own = self._endpoint_of(endpoint, item)
         found = {key: self.store.value(own, item, key.removeprefix("or__")) in values for key, values in wanted.items()}
         either = [fits for key, fits in found.items() if key.startswith("or__")]
@@ -216,14 +216,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
-        # The version whose fields and rules it was read from.
+        # The version from which fields and rules were taken.
         self.send_header("X-API-Product-Name", "AWX")
         self.send_header("X-API-Product-Version", "24.6.1")
         self.end_headers()
         self.wfile.write(content)
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing: what changed is in StandIn.changes."""
+        """Print nothing: StandIn.changes has all changes."""
 
 
 def _basic() -> str:
@@ -232,7 +232,7 @@ def _basic() -> str:
 
 @contextmanager
 def running(repositories: Mapping[str, Path]) -> Iterator[StandIn]:
-    """Have a stand-in without any objects for the length of a block; its projects come from these directories."""
+    """Run an empty stand-in during the block; its projects come from these directories."""
     stand_in = StandIn("", Store(repositories))
     methods = {f"do_{method}": _Handler.answer for method in ("GET", "OPTIONS", "POST", "PATCH", "DELETE")}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stand_in": stand_in, **methods}))

@@ -1,7 +1,7 @@
-"""The objects of the stand-in for AWX's API: their fields, what is unique about them, what they refer to.
+"""Objects of the stand-in for AWX's API: fields, uniqueness, references.
 
-Read from the serializers and models of AWX 24.6.1, as far as the modules of awx.awx use them here. AWX passes over
-fields that it does not know; the stand-in refuses them, so that a misspelt one is noticed.
+Taken from the serializers and models of AWX 24.6.1, as far as the modules of awx.awx use them here. AWX ignores unknown
+fields; the stand-in refuses them to detect misspelled ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its type, what it is when nobody gave it, its choices, or the endpoint that it refers to."""
+    """One field: its type, its default, its choices, or the endpoint that it refers to."""
 
     kind: type = str
     default: Any = ""
@@ -22,7 +22,7 @@ class Field:
     refers_to: str = ""
 
     def problem(self, value: Any) -> str:
-        """Return what is wrong with a value that is not a reference, or an empty text."""
+        """Return what is wrong with a value that is not a reference, or an empty string."""
         if type(value) is not self.kind:
             return f"Expected {self.kind.__name__}, got {value!r}."
         if self.required and value in ("", None):
@@ -32,12 +32,12 @@ class Field:
 
 @dataclass(frozen=True)
 class Kind:
-    """The objects below one endpoint."""
+    """The kind of objects of one endpoint."""
 
     name: str
     unique: tuple[str, ...]
     fields: Mapping[str, Field]
-    # Given by the modules, but read-only in the API, which passes over them.
+    # Sent by the modules, but read-only in the API, which ignores them.
     ignored: tuple[str, ...] = ()
     associations: Mapping[str, str] = field(default_factory=dict)
 
@@ -162,7 +162,7 @@ KINDS: dict[str, Kind] = {
             "ask_inventory_on_launch": YES_NO,
         },
     ),
-    # Made through a node of a workflow only; its name need not be unique.
+    # Only created through a workflow node; its name need not be unique.
     "workflow_approval_templates": Kind(
         "workflow_approval_template", (), {"name": NAME, "description": TEXT, "timeout": NUMBER}
     ),
@@ -191,9 +191,9 @@ KINDS: dict[str, Kind] = {
         },
     ),
 }
-# One list of everything that can be launched; ids are unique across it.
+# One list of everything that can be launched; IDs are unique across it.
 UNIFIED = ("projects", "inventory_sources", "job_templates", "workflow_job_templates", "workflow_approval_templates")
-# The credential types that AWX brings along, and which of their inputs are secret.
+# AWX's built-in credential types, and which of their inputs are secret.
 CREDENTIAL_TYPES = {
     "Machine": {
         "username": False,

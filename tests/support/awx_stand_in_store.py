@@ -1,4 +1,4 @@
-"""What the stand-in for AWX's API keeps, and the rules by which it accepts an object."""
+"""State of the stand-in for AWX's API, and the rules for accepting an object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECRET = "$encrypted$"
 
 
 class RefusedError(Exception):
-    """A request that AWX would refuse: HTTP status and answer."""
+    """A request that AWX would refuse: HTTP status and response."""
 
     def __init__(self, status: int, answer: Mapping[str, Any]) -> None:
         super().__init__(f"{status}: {json.dumps(answer)}")
@@ -27,14 +27,14 @@ class RefusedError(Exception):
 
 @dataclass
 class Store:
-    """All objects by endpoint and id. `repositories` are the addresses that can be checked out, with their files."""
+    """All objects by endpoint and ID. `repositories` are the addresses that can be checked out, with their files."""
 
     repositories: Mapping[str, Path]
     objects: dict[str, dict[int, Item]] = field(default_factory=lambda: {endpoint: {} for endpoint in KINDS})
     associated: dict[tuple[str, int, str], list[int]] = field(default_factory=dict)
     surveys: dict[int, Item] = field(default_factory=dict)
     polls: dict[int, int] = field(default_factory=dict)
-    # No project is checked out while this is so: AWX has no capacity for it.
+    # While True, no project is checked out, as if AWX had no capacity.
     busy: bool = False
     last_id: int = 0
 
@@ -42,11 +42,11 @@ class Store:
         for name, inputs in CREDENTIAL_TYPES.items():
             described = {"fields": [{"id": key, "secret": secret} for key, secret in inputs.items()]}
             self.create("credential_types", {"name": name, "kind": "ssh", "inputs": described})
-        # AWX counts each kind by itself.
+        # AWX has a separate ID counter for each kind.
         self.last_id = 1
 
     def all(self, endpoint: str) -> list[Item]:
-        """Return the objects of a list; raise RefusedError when there is no such list."""
+        """Return the objects of a list; raise RefusedError if there is no such list."""
         if endpoint == "unified_job_templates":
             return [item for one in UNIFIED for item in self.objects[one].values()]
         if endpoint not in self.objects:
@@ -54,7 +54,7 @@ class Store:
         return list(self.objects[endpoint].values())
 
     def get(self, endpoint: str, number: int) -> Item:
-        """Return an object; raise RefusedError when there is none."""
+        """Return an object; raise RefusedError if it does not exist."""
         found = next((item for item in self.all(endpoint) if item["id"] == number), None)
         if found is None:
             raise RefusedError(404, {"detail": "Not found."})
@@ -77,7 +77,7 @@ class Store:
         item = self.get(endpoint, number)
         accepted = self._accepted(KINDS[endpoint], given)
         if endpoint == "credentials" and "inputs" in accepted:
-            # The word stands for what is stored; inputs that are not given are gone.
+            # SECRET stands for the stored value; inputs that are not given are deleted.
             kept = {key: item["inputs"].get(key) for key, value in accepted["inputs"].items() if value == SECRET}
             accepted["inputs"] = accepted["inputs"] | kept
         self._check(endpoint, item | accepted, number)
@@ -86,7 +86,7 @@ class Store:
         return self._synchronised(endpoint, item, before)
 
     def members(self, endpoint: str, number: int, association: str) -> list[int]:
-        """Return the ids that an object is associated with; raise RefusedError when there is no such association."""
+        """Return the IDs of the associated objects; raise RefusedError if there is no such association."""
         if endpoint not in KINDS or association not in KINDS[endpoint].associations:
             raise RefusedError(404, {"detail": "Not found."})
         return self.associated.setdefault((endpoint, self.get(endpoint, number)["id"], association), [])
@@ -105,7 +105,7 @@ class Store:
         self.surveys[number] = spec
 
     def launch(self, number: int, answers: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the extra variables of a job that is launched with these answers, and the answers passed over."""
+        """Return the extra variables of a job that is launched with these answers, and the ignored answers."""
         template = self.get("job_templates", number)
         survey = self._survey_of(number)
         if wrong := awx_survey.refusals(survey, answers):
@@ -115,7 +115,7 @@ class Store:
         return json.loads(template["extra_vars"] or "{}") | awx_survey.job_variables(survey, accepted), ignored
 
     def delete(self, endpoint: str, number: int) -> None:
-        """Remove an object, and its place in associations."""
+        """Remove an object, also from associations."""
         del self.objects[endpoint][self.get(endpoint, number)["id"]]
         self.associated = {key: kept for key, kept in self.associated.items() if key[:2] != (endpoint, number)}
         for (owner, _, association), members in self.associated.items():
@@ -129,7 +129,7 @@ class Store:
         return found
 
     def value(self, endpoint: str, item: Item, path: str) -> str:
-        """Return what a search compares: a field, or one of an object that it refers to (`organization__name`)."""
+        """Return the value that a search compares: a field, or one of a referenced object (`organization__name`)."""
         name, _, rest = path.partition("__")
         if name not in {"id", "organization", *KINDS[endpoint].fields}:
             raise RefusedError(400, {"detail": f"The stand-in can't search {endpoint} for {path}."})
@@ -206,20 +206,20 @@ class Store:
             yield "variables_needed_to_start", wrong
 
     def _survey_of(self, number: int) -> list[dict[str, Any]]:
-        """Return the questions of a template, as long as its survey is switched on."""
+        """Return the questions of a template if its survey is enabled."""
         template = self.objects["job_templates"].get(number, {})
         questions: list[dict[str, Any]] = self.surveys.get(number, {}).get("spec", [])
         return questions if template.get("survey_enabled") else []
 
     def _synchronised(self, endpoint: str, item: Item, before: Item) -> Item:
-        """AWX checks a project out anew when where it comes from changed."""
+        """Check a project out again if its source has changed, as AWX does."""
         sources = ("scm_type", "scm_url", "scm_branch")
         if endpoint == "projects" and item["scm_type"] and any(item[key] != before.get(key) for key in sources):
             self.polls[item["id"]] = 0
         return item
 
     def project_status(self, number: int) -> str:
-        """Return how far the checkout of a project is; each question finds it a step further, unless AWX is busy."""
+        """Return the checkout status of a project; each request advances it by a step, unless AWX is busy."""
         project = self.get("projects", number)
         if number not in self.polls:
             return "ok"

@@ -1,4 +1,4 @@
-"""Surveys as AWX 24.6.1 checks them: the specification when it is stored, the answers when a job is launched."""
+"""Survey checks of AWX 24.6.1: the specification when it is stored, the answers when a job is launched."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 
 def problems(spec: Any) -> Iterator[str]:
-    """Yield what AWX would refuse about a whole survey."""
+    """Yield AWX's errors about a survey."""
     for name, kind in (("name", str), ("description", str), ("spec", list)):
         if not isinstance(spec, dict) or not isinstance(spec.get(name), kind):
             yield f"Field '{name}' is missing from survey spec, or is no {kind.__name__}."
@@ -54,9 +54,9 @@ def _question_problems(question: Mapping[str, Any]) -> Iterator[str]:
 
 
 def refusals(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> list[str]:
-    """Return why AWX refuses these answers of a schedule or a launch: they alone count, what is proposed does not.
+    """Return why AWX refuses these answers of a schedule or a launch. Defaults are not considered.
 
-    A variable that no question asks for is refused in a schedule; a launch passes over it.
+    A schedule refuses a variable without a question; a launch ignores it.
     """
     errors = []
     for question in spec:
@@ -69,15 +69,15 @@ def refusals(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> l
 
 
 def unasked(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> list[str]:
-    """Return the variables that no question asks for."""
+    """Return the variables without a question."""
     known = {question["variable"] for question in spec}
     return [name for name in answers if name not in known]
 
 
 def job_variables(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extra variables of a job: the answers, over every proposal that fits its question.
+    """Return the extra variables of a job: the answers, and the defaults that are valid for their questions.
 
-    An empty text fits, an empty choice or number does not.
+    An empty text is valid, an empty choice or number is not.
     """
     proposed = {q["variable"]: q["default"] for q in spec if q.get("default") is not None}
     fitting = {q["variable"] for q in spec if q["variable"] in proposed and not [*_wrong(q, proposed[q["variable"]])]}
@@ -85,7 +85,7 @@ def job_variables(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any])
 
 
 def launch_variables(spec: Sequence[Mapping[str, Any]], answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the extra variables of a job. Raises ValueError for answers that AWX would refuse or pass over."""
+    """Return the extra variables of a job. Raises ValueError for answers that AWX would refuse or ignore."""
     errors = [f"Variables {name} are not allowed on launch" for name in unasked(spec, answers)]
     if errors := errors + refusals(spec, answers):
         raise ValueError("; ".join(errors))

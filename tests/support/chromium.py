@@ -1,4 +1,4 @@
-"""A real Chromium without a screen, driven through its DevTools protocol over a pipe."""
+"""A real headless Chromium, driven through its DevTools protocol over a pipe."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _PATIENCE = 60
 
 
 class BrowserError(Exception):
-    """There is no browser, or it does not do what it was told."""
+    """The browser is missing, or a command has failed."""
 
 
 def executable() -> str:
-    """Chromium's path; Debian's package is installed when there is none. Raises BrowserError."""
+    """Return Chromium's path; install Debian's package if it is missing. Raises BrowserError."""
     if not _found():
         _install()
     found = _found()
@@ -58,7 +58,7 @@ def _install() -> None:
 
 
 class Tab:
-    """One page. ``requests`` holds the address of everything that it asked for."""
+    """One page. ``requests`` has the address of everything that it requested."""
 
     def __init__(self, chromium: Chromium, session: str) -> None:
         self._chromium = chromium
@@ -74,7 +74,7 @@ class Tab:
     def open(
         self, path: Path, *, width: int = 1280, height: int = 900, scheme: str = "light", script: bool = True
     ) -> None:
-        """Load a file, as it is in a window of this width, and wait until it is there."""
+        """Load a file in a window of this width, and wait until it is loaded."""
         self.requests.clear()
         self.messages.clear()
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
@@ -97,7 +97,7 @@ class Tab:
         return answer["result"].get("value")
 
     def screenshot(self, path: Path, height: int = 100_000) -> None:
-        """The page as a PNG, down to ``height``."""
+        """Return the page as a PNG, down to ``height``."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], height), "scale": 1}
         answer = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
@@ -107,7 +107,7 @@ class Tab:
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
     def accessible(self) -> list[tuple[str, str]]:
-        """Role and name of everything that assistive technology is told of."""
+        """Return role and name of everything that is exposed to assistive technology."""
         nodes = self.call("Accessibility.getFullAXTree")["nodes"]
         return [
             (str(node.get("role", {}).get("value", "")), str(node.get("name", {}).get("value", "")))
@@ -128,7 +128,7 @@ class Tab:
 
 
 class Chromium:
-    """The browser's end of the pipe: messages are JSON, each ended by a zero byte."""
+    """The controlling end of the pipe: JSON messages, each terminated by a zero byte."""
 
     def __init__(self, send: int, receive: int) -> None:
         self._send, self._receive = send, receive
@@ -177,7 +177,7 @@ def chromium(profile: Path) -> Iterator[Chromium]:
     """Run Chromium with a profile of its own."""
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
-    # Chromium reads descriptor 3 and writes 4; the shell puts the pipes there.
+    # Chromium reads from descriptor 3 and writes to 4; the shell connects the pipes to them.
     command = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "chromium"]
     options = ["--headless", "--remote-debugging-pipe", f"--user-data-dir={profile}", "--no-first-run", "--disable-gpu"]
     options += [
@@ -187,7 +187,7 @@ def chromium(profile: Path) -> Iterator[Chromium]:
         "--force-color-profile=srgb",
     ]
     if os.geteuid() == 0:
-        # Its sandbox refuses root.
+        # Chromium's sandbox refuses to run as root.
         options.append("--no-sandbox")
     with (profile / "log").open("w") as log:
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Questions to a cluster, asked with kubectl on its control plane, and pods for the tests."""
+"""Queries of a cluster with kubectl on its control plane, and pods for the tests."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class Cluster:
         return {n["metadata"]["name"] for n in self.get("nodes")["items"] if condition(n, "Ready") == "True"}
 
     def boot_id(self, name: str) -> str:
-        """Return the boot of which a node's kubelet last reported."""
+        """Return the boot ID that a node's kubelet last reported."""
         found: str = self.get("node", name)["status"]["nodeInfo"]["bootID"]
         return found
 
     def allocatable_gpus(self) -> dict[str, int]:
-        """Return what each node offers as nvidia.com/gpu, for those that offer any."""
+        """Return the number of nvidia.com/gpu that each node offers, for nodes that offer any."""
         offered = {n["metadata"]["name"]: n["status"]["allocatable"] for n in self.get("nodes")["items"]}
         return {name: int(a["nvidia.com/gpu"]) for name, a in offered.items() if int(a.get("nvidia.com/gpu", 0))}
 
     def start_gpu_pod(self, name: str, gpus: int, node: str | None = None) -> dict[str, Any]:
-        """Start a pod that holds this many GPUs, wait until it runs, and return it."""
+        """Start a pod with this many GPUs, wait until it runs, and return it."""
         self.apply(gpu_pod(name, gpus, node))
         self.kubectl("wait", f"pod/{name}", "--for=condition=Ready", "--timeout=120s")
         pod: dict[str, Any] = self.get("pod", name)
@@ -69,7 +69,7 @@ def condition(item: dict[str, Any], kind: str) -> str | None:
 
 
 def gpu_pod(name: str, gpus: int, node: str | None) -> dict[str, Any]:
-    """Return a pod that lives until it is deleted; with 0 GPUs it asks for none and merely wants to see them all."""
+    """Return a pod that runs until it is deleted; with 0 GPUs it requests none, but tries to see all."""
     container: dict[str, Any] = {"name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", "exec sleep infinity"]}
     if gpus:
         container["resources"] = {"limits": {"nvidia.com/gpu": gpus}}
@@ -82,7 +82,7 @@ def gpu_pod(name: str, gpus: int, node: str | None) -> dict[str, Any]:
 
 
 def gpu_deployment(name: str, budget: bool = False) -> list[dict[str, Any]]:
-    """Return a job that runs again elsewhere when its pod has to leave, with a budget that forbids that or without."""
+    """Return a deployment whose pod is replaced after an eviction, with or without a budget that forbids evictions."""
     labels = {"app": name}
     pod = gpu_pod(name, 1, None)
     body: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The commands in docs/*.md that tests run; docs/testing.md says how they are marked."""
+"""The commands in docs/*.md that tests run; docs/testing.md describes their markers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from support.hosts import ROOT, Host
 from support.play import Run, environment
 
 DOCS = ROOT / "docs"
-# What the block below a marker is written in; the markers of files name a file, too, which is in any language.
+# The language of the block below a marker. Markers of files also name a file, in any language.
 KINDS = {"": "sh", "fails": "sh", "last": "sh", "host": "sh", "prints": "text", "file": "", "append": ""}
-# Pages that need another lab than the default one, and the group of long tests that has it and runs their commands.
+# Pages that need another lab than the default one, and the group of long tests that runs their commands.
 OTHER_LABS = {
     "storage.md": "storage",
     "one-machine.md": "minikube",
@@ -32,10 +32,10 @@ _LINK = re.compile(r"\]\(([\w-]+\.md)\)")
 
 @dataclass
 class Block:
-    """One script, and lines that it has to print; or a text that a reader puts into a file.
+    """One script with the lines that it must print, or the text that a reader writes into a file.
 
-    ``fails``: with a status other than 0; ``last``: after all others; ``host``: on the host; ``file`` and ``append``:
-    the text of a file, or the end of it.
+    ``fails``: exits with a status other than 0; ``last``: runs after all others; ``host``: runs on the host; ``file``
+    and ``append``: the text of a file, or its end.
     """
 
     page: str
@@ -50,21 +50,21 @@ class Block:
         return f"{self.page}:{self.line}"
 
     def missing(self, output: str) -> list[str]:
-        """Return the lines that should have been printed and were not.
+        """Return the expected lines that were not printed.
 
-        They may be wrapped in the output; ... stands for up to 200 characters.
+        Lines may be wrapped in the output; ... matches up to 200 characters.
         """
         said = " ".join(output.split())
         return [line for line in self.prints if not re.search(_pattern(line), said)]
 
 
 def pages(docs: Path = DOCS) -> list[str]:
-    """Return the guides in the order in which docs/README.md links them first."""
+    """Return the guides in the order in which docs/README.md first links them."""
     return list(dict.fromkeys(_LINK.findall((docs / "README.md").read_text())))
 
 
 def blocks(page: str, docs: Path = DOCS) -> list[Block]:
-    """Return the marked blocks of a page. Raises ValueError for a marker that marks nothing."""
+    """Return the marked blocks of a page. Raises ValueError for a marker without a block."""
     found: list[Block] = []
     for line, kind, file, text in _marked(page, (docs / page).read_text().splitlines()):
         if kind == "prints":
@@ -77,7 +77,7 @@ def blocks(page: str, docs: Path = DOCS) -> list[Block]:
 
 
 def _marked(page: str, lines: list[str]) -> Iterator[tuple[int, str, str, list[str]]]:
-    """(line of the marker, kind, name of a file, text of the fenced block below it)."""
+    """Yield (line of the marker, kind, file name, text of the fenced block below it)."""
     for number, line in enumerate(lines):
         if not line.lstrip().startswith("<!-- lab"):
             continue
@@ -101,9 +101,9 @@ def _pattern(line: str) -> str:
 
 @dataclass(frozen=True)
 class Checkout:
-    """A copy of the checkout, so that a reader's own inventories and reports stay what they are.
+    """A copy of the checkout, so that a reader's own inventories and reports are not changed.
 
-    ``given`` is what commands find in the environment, ``host`` the machine that the page is about.
+    ``given`` extends the commands' environment; ``host`` is the machine that the page is about.
     """
 
     path: Path
@@ -111,7 +111,7 @@ class Checkout:
     host: Host | None = None
 
     def fill(self) -> None:
-        """Copy what git knows, or would take; Python environments are those of the checkout itself."""
+        """Copy the files that git knows or would add; Python environments are those of the original checkout."""
         command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         for name in filter(None, listed.split("\0")):
@@ -123,7 +123,7 @@ class Checkout:
         (self.path / ".venv").symlink_to(ROOT / ".venv")
 
     def run(self, block: Block) -> Run:
-        """Do what a block says as a person would who has gone through the pages up to here; return what plays did."""
+        """Run a block like a person who has followed the pages up to here; return the runs of its plays."""
         if block.file:
             file = self.path / block.file
             file.parent.mkdir(exist_ok=True)
@@ -136,7 +136,7 @@ class Checkout:
                 self._command(block),
                 cwd=self.path,
                 env=self._environment(events),
-                # Without a terminal, -K reads that there is no password.
+                # Without a terminal, -K reads an empty password.
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 stdout=subprocess.PIPE,
@@ -163,7 +163,7 @@ class Checkout:
 
     def _environment(self, events: Path) -> dict[str, str]:
         named = {**environment(events), **self.given, "NO_COLOR": "1", "COLUMNS": "200"}
-        # The pages show what the collection's own callback prints.
+        # The pages show the output of the collection's own callback.
         del named["ANSIBLE_STDOUT_CALLBACK"]
         path = [str(self.path / ".venv" / "bin"), *filter(None, [self.given.get("PATH")]), os.environ["PATH"]]
         return {**os.environ, **named, "PATH": ":".join(path)}
@@ -171,14 +171,14 @@ class Checkout:
 
 @dataclass
 class Guide:
-    """A page of which a test runs some commands after another, in the page's order."""
+    """A page whose commands tests run one after another, in the page's order."""
 
     page: str
     checkout: Checkout
     done: int = 0
 
     def through(self, words: str) -> Run:
-        """Do what the page says up to the next block with these words, and return what that one did."""
+        """Follow the page up to the next block with these words, and return that block's runs."""
         for block in self.left():
             self.done += 1
             run = self.checkout.run(block)

@@ -20,7 +20,7 @@ class Host:
     variables: dict[str, Any]
 
     def ssh(self) -> list[str]:
-        """Return the command that runs the words after it on this host."""
+        """Return the command that runs the arguments after it on this host."""
         v = self.variables
         options = shlex.split(v.get("ansible_ssh_common_args", ""))
         if "ansible_ssh_private_key_file" in v:
@@ -29,10 +29,10 @@ class Host:
         return ["ssh", *options, f"{v['ansible_user']}@{v['ansible_host']}"]
 
     def attempt(self, script: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
-        """Run a shell script as root on the host and return how it ended."""
+        """Run a shell script as root on the host and return the result."""
         password = self.variables.get("ansible_become_password")
         how = "-n" if password is None else "-S -p ''"
-        # sudo takes one line; the script finds nothing more at its input.
+        # sudo reads one line; the script's standard input is then empty.
         said = "" if password is None else f"{password}\n"
         command = [*self.ssh(), f"sudo {how} bash -c {shlex.quote(script)}"]
         return subprocess.run(command, input=said, capture_output=True, text=True, timeout=timeout)
@@ -46,7 +46,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What `ansible-inventory --list` says about an inventory file."""
+    """The hosts of an inventory file, as `ansible-inventory --list` prints them."""
 
     path: Path
     hosts: dict[str, Host]
@@ -70,6 +70,6 @@ class Inventory:
         return [self.hosts[name] for name in self.groups["workers"]]
 
     def expected_gpus(self) -> dict[str, int]:
-        """Return how many GPUs each host is said to have, for those that have any."""
+        """Return the expected number of GPUs of each host that has any."""
         counts = {name: int(host.variables.get("cluster_expected_gpus", 0)) for name, host in self.hosts.items()}
         return {name: count for name, count in counts.items() if count}

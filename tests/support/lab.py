@@ -1,4 +1,4 @@
-"""A lab of one test: made from a spec, removed with it."""
+"""The lab of a test: created from a spec, and removed with the test."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = os.environ.get("GPULAB_TEST_PREFIX", "it")
 
 @dataclass(frozen=True)
 class Lab:
-    """A running lab; its inventory lies in a directory of its own, so that reports don't mix."""
+    """A running lab; its inventory has its own directory, so that reports are not mixed up."""
 
     name: str
     directory: Path
@@ -33,7 +33,7 @@ class Lab:
         return self.directory / "gpulab-report.json"
 
     def edited(self, pattern: str, replacement: str) -> Path:
-        """Return a copy of the inventory with an edit."""
+        """Return an edited copy of the inventory."""
         path = self.directory / "edited.ini"
         text, count = re.subn(pattern, replacement, self.path.read_text(), flags=re.MULTILINE)
         assert count, f"nothing matches {pattern}"
@@ -45,12 +45,12 @@ class Lab:
         return Inventory.read(self.path)
 
     def fault(self, node: str, kind: str, *arguments: str) -> None:
-        """Switch a fault of a node's simulated GPUs on (or off, with the kind that says so)."""
+        """Inject a fault into a node's simulated GPUs, or clear faults with the kind "clear"."""
         lab_command("fault", "--name", self.name, node, kind, *arguments)
 
 
 def lab_command(*arguments: str, timeout: float = 2400) -> str:
-    """Run `python -m lab` and return what it printed."""
+    """Run `python -m lab` and return its output."""
     done = subprocess.run(
         [sys.executable, "-m", "lab", *arguments],
         cwd=ROOT,
@@ -66,9 +66,9 @@ def lab_command(*arguments: str, timeout: float = 2400) -> str:
 
 @contextmanager
 def reserved(name: str) -> Iterator[tuple[str, Path]]:
-    """Have the name of a lab and an empty directory for the length of a block; who makes the lab is left open.
+    """Yield a name and an empty directory for a lab that the caller creates.
 
-    With KEEP_LAB in the environment it is left for a look at it.
+    With KEEP_LAB in the environment, the lab is kept for inspection.
     """
     full = f"{PREFIX}-{name}"
     directory = ROOT / ".cache" / "labs" / full
@@ -83,7 +83,7 @@ def reserved(name: str) -> Iterator[tuple[str, Path]]:
 
 @contextmanager
 def running(name: str, spec: Path) -> Iterator[Lab]:
-    """Have a lab, made from a spec, for the length of a block."""
+    """Run a lab, created from a spec, during the block."""
     with reserved(name) as (full, directory):
         lab = Lab(full, directory)
         lab_command("up", "--name", full, "--spec", str(spec), "--inventory", str(lab.path))

@@ -1,7 +1,7 @@
-"""A controller as a person's laptop: an ordinary user without sudo rights, a copy of the checkout, SSH and no more.
+"""A controller like a person's laptop: an ordinary user without sudo rights, a copy of the checkout, and SSH.
 
-The user exists only for the programs that are started here. They run in a mount namespace of their own, in which
-/etc/passwd has the user, and in which the directories on the way to Python can be entered: it may be root's own.
+The user only exists for the programs that are started here. They run in their own mount namespace, in which /etc/passwd
+has the user, and in which the directories above Python can be entered, even if root owns it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support.lab import Lab
 from support.play import Run, environment, execute
 
 USER = "gpulab-laptop"
-# What an inventory of its own says of the machines, and what the laptop's SSH finds by itself.
+# Variables that the user's own inventory sets, or that the laptop's SSH configuration replaces.
 _OWN = ("ansible_host", "ansible_user", "ansible_ssh_", "ansible_become", "cluster_expected_gpus")
 _ENTER = """
 set -eu
@@ -56,7 +56,7 @@ exec setpriv --reuid "$uid" --regid "$gid" --clear-groups --inh-caps=-all "$@"
 
 @dataclass(frozen=True)
 class Laptop:
-    """The user's id and home; the home holds the checkout, and the directory `cluster` with the inventory."""
+    """The user's ID and home, which contains the checkout, and the directory `cluster` with the inventory."""
 
     uid: int
     home: Path
@@ -93,7 +93,7 @@ class Laptop:
         }
 
     def play(self, inventory: Path, *arguments: str, playbook: str = "site.yml", timeout: float = 1500) -> Run:
-        """Run ansible-playbook as the user in the user's checkout, with the sudo password of the machines."""
+        """Run ansible-playbook as the user in the user's checkout, with the machines' sudo password."""
         events = self.home / "events.jsonl"
         events.unlink(missing_ok=True)
         password = [f"--become-password-file={self.home / 'sudo-password'}"]
@@ -102,9 +102,9 @@ class Laptop:
         return execute(argv, self.checkout, env, events, timeout)
 
     def inventory(self, lab: Lab, shipped: str) -> Path:
-        """Copy a shipped inventory, with the addresses of a lab, and return what to give to -i.
+        """Copy a shipped inventory with a lab's addresses, and return the argument for -i.
 
-        What the lab's machines need that real ones don't is in host_vars next to it: only what the inventory lacks.
+        Variables that only the lab's machines need are in host_vars next to it, unless the inventory sets them.
         """
         source = self.checkout / "inventories" / shipped
         shutil.rmtree(self.cluster, ignore_errors=True)
@@ -130,7 +130,7 @@ class Laptop:
         return path
 
     def _take_keys(self, lab: Lab, found: Inventory) -> None:
-        """The key and the known hosts of the lab lie where SSH looks for them by default."""
+        """Put the lab's key and known hosts where SSH looks for them by default."""
         ssh = self.home / ".ssh"
         ssh.mkdir(mode=0o700, exist_ok=True)
         variables = found.control_plane.variables
@@ -141,13 +141,13 @@ class Laptop:
         (self.home / "sudo-password").chmod(0o600)
 
     def files_of_others(self) -> list[Path]:
-        """Return what lies in the user's home and isn't the user's."""
+        """Return the files in the user's home that the user does not own."""
         return [path for path in self.home.rglob("*") if path.lstat().st_uid != self.uid]
 
 
 @contextmanager
 def laptop() -> Iterator[Laptop]:
-    """Have a laptop for the length of a block."""
+    """Create a laptop for the duration of the block."""
     taken = {entry.pw_uid for entry in pwd.getpwall()}
     uid = next(uid for uid in range(64100, 65000) if uid not in taken)
     with (
@@ -169,7 +169,7 @@ def laptop() -> Iterator[Laptop]:
 
 @contextmanager
 def only_ssh(user: Laptop, lab: Lab) -> Iterator[None]:
-    """Let the user's programs reach the machines of a lab by SSH and by nothing else, as through a firewall."""
+    """Let the user's programs reach a lab's machines only by SSH, as through a firewall."""
     address = lab.inventory().control_plane.variables["ansible_host"]
     subnet = f"{address.rpartition('.')[0]}.0/24"
     mark = ["-m", "owner", "--uid-owner", str(user.uid), "-m", "comment", "--comment", USER]
@@ -185,7 +185,7 @@ def only_ssh(user: Laptop, lab: Lab) -> Iterator[None]:
 
 
 def _forget_rules() -> None:
-    """Remove the rules, also those of a test that was killed."""
+    """Remove the rules, including those of a test that was killed."""
     listed = subprocess.run(["iptables", "--wait", "-S", "OUTPUT"], check=True, capture_output=True, text=True).stdout
     for line in listed.splitlines():
         if f"--comment {USER} " in line:
@@ -193,7 +193,7 @@ def _forget_rules() -> None:
 
 
 def _addressed(text: str, found: Inventory) -> str:
-    """Put a lab's addresses and user in the place of those of an example."""
+    """Replace the addresses and the user of an example with a lab's."""
     variables = found.control_plane.variables
     depot = str(variables["kubeadm_repository_url"]).split("/pkgs.k8s.io")[0]
     registry = str(variables["containerd_registry_mirrors"][0]["endpoint"]).split("/v2/")[0]
@@ -222,12 +222,12 @@ def _copy_checkout(target: Path) -> None:
 
 
 def _python() -> list[Path]:
-    """Return the directories of the Python that runs here, the environment and what it is made from."""
+    """Return the directories of the running Python: its environment and its base installation."""
     return sorted({Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)})
 
 
 def _closed(path: Path) -> list[Path]:
-    """Return the topmost directory above a path that others may not enter, if there is one."""
+    """Return the topmost directory above a path that other users may not enter, or None."""
     above = [parent for parent in reversed(path.parents) if not parent.stat().st_mode & stat.S_IXOTH]
     return above[:1]
 
@@ -238,7 +238,7 @@ def _give(home: Path, uid: int) -> None:
 
 
 def _end_processes(uid: int) -> None:
-    """End what the user left running, SSH's shared connections for one."""
+    """Terminate the user's remaining processes, such as SSH's shared connections."""
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if process.stat().st_uid == uid:

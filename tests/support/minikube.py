@@ -1,4 +1,4 @@
-"""minikube.yml for one host of a lab, with settings of the role minikube."""
+"""Runs minikube.yml for one host of a lab, with settings of the role minikube."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from support.lab import Lab
 from support.play import Run, play
 
 PLAYBOOK = "playbooks/minikube.yml"
-# What replaces the image of minikube's container: lab/depot/kicbase.
+# Replaces the image of minikube's container: lab/depot/kicbase.
 KICBASE = "ghcr.io/gpulab/kicbase:1"
-# The directory whose parts a simulated mount.nfs mounts, on the host and in minikube's container.
+# A simulated mount.nfs mounts subdirectories of this directory, on the host and in minikube's container.
 SHARED = "/var/lib/lab-nfs"
 
 
@@ -24,7 +24,7 @@ def minikube(inventory: Path, *arguments: str, **settings: object) -> Run:
 
 
 def in_docker(lab: Lab, user: str) -> dict[str, Any]:
-    """Return minikube's settings for the driver docker and a user of the host."""
+    """Return settings of the role minikube for the driver docker and a user of the host."""
     registry = re.findall(r"^docker_check_image='?([^/]+)/", lab.path.read_text(), re.MULTILINE)[0]
     options = ["--cache-images=false", "--preload=false", f"--insecure-registry={registry}"]
     options.append(f"--mount-string={SHARED}:{SHARED}")
@@ -32,7 +32,7 @@ def in_docker(lab: Lab, user: str) -> dict[str, Any]:
 
 
 def write_inventory(directory: Path, lab: Lab, host: Host, without: str = "#", **settings: object) -> Path:
-    """The lab's host in the group minikube, and in no other. ``without``: the lab's variable that is left out."""
+    """Write an inventory with the lab's host in the group minikube only. ``without``: a lab variable to omit."""
     text = lab.path.read_text()
     line = next(line for line in text.splitlines() if line.startswith(f"{host.name} "))
     shared = [line for line in text[text.index("[all:vars]") :].splitlines() if not line.startswith(f"{without}=")]

@@ -1,4 +1,4 @@
-"""Prometheus and node_exporter as Debian has them, unpacked into the checkout's cache and not installed."""
+"""Debian's Prometheus and node_exporter, unpacked into the checkout's cache instead of installed."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _PATIENCE = 30
 
 
 class MonitoringError(Exception):
-    """There is no Prometheus, or it does not do what it was told."""
+    """Prometheus is missing, or a command has failed."""
 
 
 def program(name: str) -> str:
-    """The path of ``prometheus``, ``promtool`` or ``prometheus-node-exporter``. Raises MonitoringError."""
+    """Return the path of ``prometheus``, ``promtool`` or ``prometheus-node-exporter``. Raises MonitoringError."""
     path = shutil.which(name) or shutil.which(name, path=str(_CACHE / "usr" / "bin"))
     if not path:
         _unpack()
@@ -38,7 +38,7 @@ def program(name: str) -> str:
 
 
 def _unpack() -> None:
-    """Installing them would start their services."""
+    """Unpacks the packages, because installing them would start their services."""
     _CACHE.mkdir(parents=True, exist_ok=True)
     download = ["apt-get", "--quiet", "--option", "APT::Sandbox::User=root", "download", *_PACKAGES]
     with tempfile.TemporaryDirectory() as folder:
@@ -52,7 +52,7 @@ def _unpack() -> None:
 
 
 def _failure(command: list[str], folder: str) -> str:
-    """The last line of a command that fails, empty for one that succeeds."""
+    """Return the last line of a command that fails, or an empty string if it succeeds."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     except OSError as error:
@@ -61,7 +61,7 @@ def _failure(command: list[str], folder: str) -> str:
 
 
 def until(read: Callable[[], T], wanted: Callable[[T], bool]) -> T:
-    """What ``read`` returns once it is what is wanted. Raises MonitoringError with the last answer."""
+    """Return the result of ``read`` once it is as wanted. Raises MonitoringError with the last result."""
     limit = time.monotonic() + _PATIENCE
     while True:
         found = read()
@@ -88,7 +88,7 @@ class Prometheus:
         return found
 
     def exposed(self) -> str:
-        """What node_exporter answers."""
+        """Return the response of node_exporter."""
         with urllib.request.urlopen(f"http://{self.exporter}/metrics", timeout=_PATIENCE) as answer:
             return str(answer.read().decode())
 
@@ -107,7 +107,7 @@ class Prometheus:
 
 @contextmanager
 def prometheus(folder: Path, rules: Path, data: Path) -> Iterator[Prometheus]:
-    """Started with these rules; ``folder`` holds the files for the textfile collector."""
+    """Start both with these rules; ``folder`` contains the files for the textfile collector."""
     exporter, address = (f"127.0.0.1:{_free_port()}" for _each in range(2))
     timing = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     scraped = [{"job_name": "node", "static_configs": [{"targets": [exporter]}]}]

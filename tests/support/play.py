@@ -1,4 +1,4 @@
-"""Runs of ansible-playbook and what they did."""
+"""Runs of ansible-playbook and their results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.hosts import ROOT
 
 @dataclass
 class Run:
-    """How one ansible-playbook ended: its exit status, what it printed, and the callback's events."""
+    """A finished ansible-playbook: its exit status, its output, and the callback's events."""
 
     status: int
     output: str
@@ -35,7 +35,7 @@ class Run:
         return {task for _, task in self.changed()}
 
     def failures(self) -> str:
-        """Return the messages of everything that failed, one after the other, with what preflight found in full."""
+        """Return the messages of all failures, one after the other, with the preflight problems in full."""
         failed = [f"{e['host']}: {e['task']}: {e['message']}" for e in self.results("failed", "unreachable")]
         shown = [" ".join(e["message"].split()) for e in self.results("ok") if e["task"].endswith("Show the problems")]
         problems = [": ".join(map(str, e.values())) for e in self.events if e["event"] == "problem"]
@@ -49,7 +49,7 @@ class Run:
         return dict(sorted(Counter(e["host"] for e in self.events if e["event"] == "execution").items()))
 
     def tasks(self) -> int:
-        """Return how many tasks it began, each for all hosts together."""
+        """Return the number of started tasks; a task counts once for all hosts."""
         return sum(event["event"] == "task" for event in self.events)
 
     def killed_in(self) -> str | None:
@@ -76,9 +76,9 @@ def play(
     env: Mapping[str, str] | None = None,
     timeout: float = 1500,
 ) -> Run:
-    """Run ansible-playbook to its end (or the callback's) and return what it did.
+    """Run ansible-playbook until it or the callback ends it, and return the result.
 
-    Its whole process group is gone afterwards, as after a power cut of the controller.
+    Afterwards its whole process group is killed, as by a power failure of the controller.
     """
     with tempfile.TemporaryDirectory(prefix="play-") as scratch:
         events = Path(scratch) / "events.jsonl"
@@ -87,7 +87,7 @@ def play(
 
 
 def refused(path: Path, *arguments: str, playbook: str = "site.yml") -> str:
-    """Run a playbook, expect that it refuses before any change, and return its words."""
+    """Run a playbook, assert that it refuses before any change, and return its message."""
     run = play(path, *arguments, playbook=playbook)
     assert run.status != 0, "the run was not refused"
     assert {event["role"] for event in run.results("ok", "changed", "failed")} <= {"", "preflight", "cluster"}
@@ -100,7 +100,7 @@ def variables(**values: object) -> list[str]:
 
 
 def execute(command: list[str], cwd: Path, env: Mapping[str, str], events: Path, timeout: float) -> Run:
-    """Run a command that is an ansible-playbook in the end, with this environment and no other."""
+    """Run a command that executes ansible-playbook, with exactly this environment."""
     with subprocess.Popen(
         command,
         cwd=cwd,
@@ -126,7 +126,7 @@ def environment(events: Path, checkout: Path = ROOT) -> dict[str, str]:
         "ANSIBLE_CALLBACK_PLUGINS": str(checkout / "tests" / "support" / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "gpulab_events",
         "ANSIBLE_NOCOLOR": "1",
-        # It keeps all that a run did, for whoever looks into a failed test.
+        # The default callback prints everything, which helps to examine a failed test.
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
         "GPULAB_EVENTS": str(events),
     }
@@ -140,7 +140,7 @@ def end_group(leader: int) -> None:
 
 
 def keep_log(command: list[str], run: Run) -> None:
-    """Append the run to .cache/plays.log, for whoever looks into a failed test."""
+    """Append the run to .cache/plays.log, to examine a failed test."""
     path = ROOT / ".cache" / "plays.log"
     path.parent.mkdir(exist_ok=True)
     with path.open("a") as log:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Programs as people start them: with their output in a pipe, or on a terminal."""
+"""Programs as people start them: with a pipe for the output, or on a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pexpect
 
 from support.hosts import ROOT
 
-# Stand-ins for sudo, which takes one password, and for ssh, to which no host answers.
+# Stand-ins for sudo, which accepts one password, and for ssh, which reaches no host.
 SUDO = """#!/bin/sh
 while :; do
   case "$1" in -p) printf %s "$2" >&2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac
@@ -40,7 +40,7 @@ def run_ansible(
 ) -> tuple[int, str]:
     """Run a program of this Python's Ansible in a folder, with this repository's collection; ``more`` is environment.
 
-    Returns the exit status, and standard output with standard error behind it. What preflight found is there in full.
+    Return the exit status, and standard output followed by standard error, with the preflight problems in full.
     """
     environment = {
         **os.environ,
@@ -48,9 +48,9 @@ def run_ansible(
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
         "ANSIBLE_LOCAL_TEMP": str(folder / "tmp"),
         "ANSIBLE_NOCOLOR": "1",
-        # It shows every task and result, so what must not be seen would be.
+        # The default callback shows every task and result, so it would also show secrets.
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
-        # The screen is shortened.
+        # Prints the problems in full, because the screen shortens them.
         "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "tests/support/callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "gpulab_problems",
         **more,
@@ -65,7 +65,7 @@ def run_ansible(
 
 
 def piped(command: list[str], cwd: Path, environment: dict[str, str]) -> tuple[int, str]:
-    """Return the exit status and all that was said, which holds no traceback."""
+    """Return the exit status and the complete output, which must not contain a traceback."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -81,18 +81,18 @@ def piped(command: list[str], cwd: Path, environment: dict[str, str]) -> tuple[i
 
 
 def terminal(command: list[str], cwd: Path, environment: dict[str, str], columns: int) -> pexpect.spawn:
-    """Start it on a terminal of 24 lines."""
+    """Start the program on a terminal of 24 lines."""
     how = {"encoding": "utf-8", "timeout": 240, "dimensions": (24, columns), "preexec_fn": hear_ctrl_c}
     return pexpect.spawn(command[0], command[1:], cwd=cwd, env=environment, **how)
 
 
 def hear_ctrl_c() -> None:
-    """Programs that a shell starts in the background ignore SIGINT, and so do all that they start."""
+    """Restore the default for SIGINT, which programs started in a shell's background inherit as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def left_behind(temporary: Path, seconds: float = 0) -> list[str]:
-    """Return the processes and temporary files that a run left, when they have had so long to go."""
+    """Return the processes and temporary files that are left of a run after a grace period."""
     until = time.monotonic() + seconds
     while True:
         found = [command for command, environ in running() if str(temporary) in environ]
@@ -103,7 +103,7 @@ def left_behind(temporary: Path, seconds: float = 0) -> list[str]:
 
 
 def running() -> Iterator[tuple[str, str]]:
-    """Each process of this machine: its command line and its environment."""
+    """Yield each process of this machine: its command line and its environment."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             command, environ = ((process / name).read_text(errors="replace") for name in ("cmdline", "environ"))

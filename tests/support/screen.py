@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last screen of a program, as a terminal of 80 columns and 24 lines has it."""
+"""The last screen of a program on a terminal of 80 columns and 24 lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CODE = re.compile(r"\x1b\[(\d*)([A-Za-z])|\x1b[()][A-Z0-9]|[\r\x07]")
 
 
 def last_screen(output: str) -> list[str]:
-    """Return the rows that are visible at the end. Of control sequences, moves up and erasing count."""
+    """Return the rows that are visible at the end. Only cursor-up and erase sequences are interpreted."""
     rows: list[str] = [""]
     place = 0
     text, pieces = "", []

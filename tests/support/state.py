@@ -1,10 +1,10 @@
-"""What a host is like, to compare before and after."""
+"""Snapshots of a host, to compare before and after."""
 
 from __future__ import annotations
 
 from support.hosts import Host, Inventory
 
-# A cluster that runs writes below /var/lib/kubelet and /var/lib/etcd by itself.
+# A running cluster writes below /var/lib/kubelet and /var/lib/etcd by itself.
 SNAPSHOT = """
 dpkg-query -W -f '${Package} ${Version} ${Status}\\n'
 find /etc /usr/local /opt /var/lib/kubelet /var/lib/etcd /var/lib/cni /home -xdev \
@@ -18,7 +18,7 @@ SERVICES = "systemctl show --property=ActiveEnterTimestampMonotonic,MainPID cont
 
 
 def snapshot(host: Host) -> list[str]:
-    """Return lines that describe the host: packages, files of its configuration, swap, services, sysctls."""
+    """Return lines that describe the host: packages, configuration files, swap, services, sysctls."""
     return host.run(SNAPSHOT).splitlines()
 
 
@@ -27,11 +27,11 @@ def snapshots(inventory: Inventory) -> dict[str, list[str]]:
 
 
 def differences(before: dict[str, list[str]], after: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Return the lines of two snapshots that only one of them has, by host; nothing where they are the same."""
+    """Return the lines that only one of two snapshots has, by host, or nothing if they are equal."""
     found = {name: sorted(set(lines) ^ set(after[name])) for name, lines in before.items()}
     return {name: lines for name, lines in found.items() if lines}
 
 
 def services(inventory: Inventory) -> dict[str, str]:
-    """Return for each host since when containerd and kubelet run, and as which processes."""
+    """Return start times and process IDs of containerd and kubelet, by host."""
     return {name: host.run(SERVICES) for name, host in inventory.hosts.items()}

@@ -1,4 +1,4 @@
-"""An index of Python packages with wandb and what it needs, for hosts of a lab, which reach no other."""
+"""An index of Python packages with wandb and its dependencies, for lab hosts that reach no other index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
 @contextmanager
 def running(address: str, directory: Path, requirements: Path, python: str) -> Iterator[str]:
-    """Serve an index with the requirements for a release of Python during a block, and yield its URL."""
+    """Serve an index with the requirements for a Python release during the block, and yield its URL."""
     argv = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary=:all:"]
     argv += ["--dest", str(directory), "--implementation=cp", f"--python-version={python}", *_PLATFORMS]
     argv += ["--require-hashes", "--requirement", str(requirements)]

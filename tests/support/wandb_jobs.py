@@ -32,7 +32,7 @@ def push(wandb: StandIn, key: str, **job: Any) -> dict[str, Any]:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    """Wait until the condition is true. Raises AssertionError after this time."""
+    """Wait until the condition is true. Raises AssertionError after the timeout."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen in time"

@@ -1,6 +1,6 @@
-"""Resource arguments, and which of their places the launch agent refuses.
+"""Resource arguments, and the keys that the launch agent refuses.
 
-The unit tests hold the collection's own check against it, and the tests of the group launch wandb itself.
+The unit tests compare the collection's own check with them, the tests of the group launch wandb itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A stand-in for W&B's cloud: the GraphQL operations that wandb's SDK and its launch agent call, with a memory.
+"""A stateful stand-in for W&B's cloud: the GraphQL operations that wandb's SDK and its launch agent call.
 
-It is not W&B: the shapes were recorded from wandb 0.31.0 on its way out, and what W&B's servers do with them is a
-guess from its source: they put values for template variables, keep the queues, and hand an item to one agent.
+It is not W&B: the requests were recorded from wandb 0.31.0, and the behavior of W&B's servers was inferred from wandb's
+source: they replace template variables, store the queues, and pass each item to one agent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from urllib.parse import unquote
 from support.wandb_stand_in_artifacts import Artifact
 
 Values = dict[str, Any]
-# The team of the guide.
+# The guide's team.
 KEY, ENTITY, PROJECT = "only_for_the_stand_in_of_wandb".ljust(40, "0"), "my-team", "model-registry"
 _OPERATION = re.compile(r"^\s*(?:query|mutation)\s+(\w+)", re.MULTILINE)
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -30,12 +30,12 @@ _USER = {"id": "VXNlcjox", "name": "Lab", "username": "lab", "email": "lab@examp
 
 
 class RefusedError(Exception):
-    """An error as GraphQL says it, with HTTP status 200."""
+    """An error in GraphQL's form, with HTTP status 200."""
 
 
 @dataclass
 class StandIn:
-    """The stand-in while it runs: what it keeps, and the name of every operation."""
+    """The running stand-in: its state, and the name of every operation."""
 
     url: str = ""
     keys: set[str] = field(default_factory=lambda: {KEY})
@@ -47,7 +47,7 @@ class StandIn:
     artifacts: list[Artifact] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    # Operations that this server is too old for.
+    # Operations that this server does not support, like an older one.
     unsupported: set[str] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -58,7 +58,7 @@ class StandIn:
         return [item for item in self.items.values() if item["queue"] == name]
 
     def answer(self, query: str, variables: Values) -> Values:
-        """Answer one operation of a user whose key is known. Raises RefusedError."""
+        """Answer one operation of a user with a known key. Raises RefusedError."""
         found = _OPERATION.search(query)
         name = found[1] if found else ""
         with self._lock:
@@ -148,7 +148,7 @@ class StandIn:
         return {"pushToRunQueueByName": self._push(queue, variables)}
 
     def _push_to_run_queue(self, variables: Values) -> Values:
-        # The SDK tries this one after any failure of the other.
+        # The SDK's fallback after any failure of the other operation.
         return {"pushToRunQueue": self._push(self.queues[variables["queueID"]], variables)}
 
     def _push(self, queue: Values, variables: Values) -> Values:
@@ -212,7 +212,7 @@ class StandIn:
 
     def _upsert_bucket(self, variables: Values) -> Values:
         name = variables["name"]
-        # A run is written more than once, and may have been stopped meanwhile.
+        # A run is written several times, and may have been stopped meanwhile.
         run = self.runs.setdefault(name, {"config": {}, "summary": {}})
         run["state"] = "running"
         run["config"] |= json.loads(variables.get("config") or "{}")
@@ -251,7 +251,7 @@ class StandIn:
         return {"project": {"artifactCollection": collection}}
 
     def stored(self, path: str) -> bytes | None:
-        """Return what lies below /stored: the manifest of an artifact, or one of its files."""
+        """Return the content below /stored: the manifest of an artifact, or one of its files."""
         identity, _, name = path.partition("/")
         for artifact in self.artifacts:
             if artifact.id == identity:
@@ -267,7 +267,7 @@ class StandIn:
         return {"createRunFiles": {"runID": f"run-{variables['run']}", "uploadHeaders": [], "files": files}}
 
     def stream(self, run: str, body: Values) -> None:
-        """Take what a run sends while it runs."""
+        """Receive what a run sends while it runs."""
         with self._lock:
             kept = self.runs.setdefault(run, {"state": "running", "config": {}, "summary": {}})
             for line in body.get("files", {}).get("wandb-summary.json", {}).get("content", []):
@@ -291,7 +291,7 @@ def _values(variables: list[Values], given: Values) -> Values:
 
 
 def _filled(value: Any, values: Values) -> Any:
-    """Put values for template variables; a number is a number only where it stands alone."""
+    """Replace template variables by values; a number stays a number only if it is the whole text."""
     if isinstance(value, dict):
         return {key: _filled(each, values) for key, each in value.items()}
     if isinstance(value, list):
@@ -363,14 +363,14 @@ class _Handler(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that close their connection."""
+        """Print nothing about clients that close their connection."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 @contextmanager
 def running(address: str = "127.0.0.1", port: int = 0) -> Iterator[StandIn]:
-    """Have a stand-in that answers on an address of this machine for the length of a block."""
+    """Run a stand-in on an address of this machine during the block."""
     stand_in = StandIn()
     handler = type("Handler", (_Handler,), {"stand_in": stand_in})
     with _Server((address, port), handler) as server:

@@ -22,7 +22,7 @@ class Artifact:
     files: dict[str, str]
 
     def answer(self) -> Values:
-        """Return its fields as the SDK asks for them."""
+        """Return the fields that the SDK requests."""
         project = {"id": "UHJvamVjdDox", "internalId": "UHJvamVjdDox", "name": self.project}
         collection = {"name": self.name, "project": {**project, "entity": {"name": self.entity}}}
         now = "2026-11-26T00:00:00Z"
@@ -70,7 +70,7 @@ class Artifact:
 
 
 def job(entity: str, project: str, name: str, source: dict[str, str], entrypoint: list[str]) -> list[Artifact]:
-    """Return a job and its source code, which has a Dockerfile of its own."""
+    """Return a job and its source code with its own Dockerfile."""
     code = Artifact(entity, project, f"source-{name}", "code", source)
     described = {
         "source_type": "artifact",

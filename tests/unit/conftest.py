@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes the collection importable under its full name, and runs modules for real."""
+"""Make the collection importable under its full name, and run modules as processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 from module_server import ModuleServer
 
-# A busy machine is no failure; `pytest --hypothesis-profile long` looks much further.
+# No deadline, because busy machines are slow. `pytest --hypothesis-profile long` runs many more examples.
 settings.register_profile("usual", deadline=None, max_examples=300)
 settings.register_profile("few", deadline=None, max_examples=30)
 settings.register_profile("long", deadline=None, max_examples=100_000)
@@ -47,7 +47,7 @@ import module_server
 
 
 class FakePrograms:
-    """A directory of executables that stands first in PATH of the modules under test."""
+    """A directory of executables that comes first in PATH of the modules under test."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ class FakePrograms:
 
 
 class ModuleRunner:
-    """Runs a module of this collection in a process of its own, as a host would."""
+    """Runs a module of this collection in a process of its own, as on a host."""
 
     def __init__(self, server: ModuleServer, programs: FakePrograms, directory: Path) -> None:
         self.server = server
@@ -82,7 +82,7 @@ class ModuleRunner:
         path: str | None = None,
         timeout: float = 60,
     ) -> dict[str, Any]:
-        """The module's result; ``failed`` is always there. A traceback fails the test."""
+        """Return the module's result, with ``failed`` always set. A traceback fails the test."""
         returncode, stdout, stderr = self.server.run(
             _MODULES + module,
             self._text(args, check, diff),

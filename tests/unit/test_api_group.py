@@ -1,4 +1,4 @@
-"""Tasks against the API take their kubeconfig from the defaults of a group of modules: none may lack it."""
+"""Tasks that use the API get their kubeconfig from the defaults of a module group, which none may lack."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load(path: Path) -> list[dict[str, Any]]:
 
 
 def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Each task of a file, those in blocks too."""
+    """Yield each task of a file, including those in blocks."""
     for entry in entries:
         yield entry
         for part in PARTS:
@@ -34,14 +34,14 @@ def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 FILES = [*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("roles/*/handlers/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
-# Each task, with every word of it that may be a module.
+# Yield each task with all keys and values that may be a module name.
 WRITTEN = [
     (path, task.get("name", ""), word) for path in FILES for task in tasks(load(path)) for word in task if "." in word
 ]
 
 
 def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[Task, str, str]]:
-    """Each task of the group that a play comes to, with its kubeconfig and where it runs."""
+    """Yield each task of the group that a play reaches, with its kubeconfig and the host on which it runs."""
     for entry in entries or []:
         defaults = {**above.get("module_defaults", {}), **entry.get("module_defaults", {})}
         below = {**above, **entry, "module_defaults": defaults}
@@ -54,7 +54,7 @@ def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any])
         roles = [{"name": role["role"]} for role in entry.get("roles", [])]
         for word in entry.keys() & CALLS:
             call = {"file": entry[word]} if isinstance(entry[word], str) else entry[word]
-            # Keywords of an include are its own, except those that it applies.
+            # Keywords of an include only apply to itself, except for its `apply`.
             below = {**above, **call.get("apply", {})} if "include" in word else below
             roles += [call] if "name" in call else []
             if "file" in call:
@@ -66,7 +66,7 @@ def walk(path: Path, entries: Any, above: dict[str, Any], known: dict[str, Any])
             yield from walk(target, load(target), below, variables)
 
 
-def test_the_group_is_what_needs_a_kubeconfig() -> None:
+def test_the_group_contains_all_modules_that_need_a_kubeconfig() -> None:
     needed = {word for _path, _name, word in WRITTEN if word.startswith("kubernetes.core.")}
     for path in (ROOT / "plugins/modules").glob("*.py"):
         texts = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Assign)]
@@ -78,7 +78,7 @@ def test_the_group_is_what_needs_a_kubeconfig() -> None:
     assert needed == GROUP and len(API) == len(GROUP)
 
 
-def test_every_task_against_the_api_is_reached_with_a_kubeconfig() -> None:
+def test_every_task_that_uses_the_api_has_a_kubeconfig() -> None:
     reached = [
         found
         for network in ("flannel", "external")
@@ -92,11 +92,11 @@ def test_every_task_against_the_api_is_reached_with_a_kubeconfig() -> None:
 
 CHANGE_NODES = {"node_maintenance", "gpu_isolation", "gpu_sharing"}
 OPEN = {"open", "with_api", "connect"}
-# They read the nodes anyway, and node_pools checks them; the report changes nothing.
+# These read the nodes anyway, and node_pools checks them; the report changes nothing.
 CHECK_THEMSELVES = {"site.yml", "plan.yml", "report.yml"}
 
 
-def test_every_task_that_changes_a_node_says_for_which_host() -> None:
+def test_every_task_that_changes_a_node_names_its_host() -> None:
     found = [
         (module, path.relative_to(ROOT), entry["name"], entry[f"gpulab.kubernetes.{module}"])
         for path in FILES
@@ -127,12 +127,12 @@ def test_every_playbook_that_uses_the_api_checks_which_host_each_node_belongs_to
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_tasks_of_kubernetes_core_wait_for_an_api_that_is_unavailable(path: Path) -> None:
+def test_tasks_of_kubernetes_core_wait_for_an_unavailable_api(path: Path) -> None:
     for task in tasks(load(path)):
         if any(word.startswith("kubernetes.core.") for word in task):
             until = task.get("until") or [""]
             first = until if isinstance(until, str) else until[0]
             assert first == f"{task.get('register')} is not gpulab.kubernetes.api_unavailable", task["name"]
             assert {key: task.get(key) for key in PATIENCE} == PATIENCE, task["name"]
-            # A task that waits for what it changes has the time limit of that.
+            # A task that waits for its own change uses the time limit of that change.
             assert "kubernetes.core.k8s_info" not in task or task.get("timeout") == "{{ cluster_api_time_limit }}"

@@ -1,4 +1,4 @@
-"""Every task that adds a source or installs packages has the settings that all of them share."""
+"""Every task that adds a source or installs packages uses the shared settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TASKS = [
 
 
 @pytest.mark.parametrize(("role", "module", "options"), TASKS)
-def test_a_task_waits_for_the_lock_and_pins_the_key(role: str, module: str, options: dict[str, Any]) -> None:
+def test_each_apt_task_waits_for_the_lock_and_pins_the_key(role: str, module: str, options: dict[str, Any]) -> None:
     options = {**options.pop("<<", {}), **options}
     assert options["lock_timeout"] == "{{ cluster_apt_lock_timeout }}"
     if module.endswith("apt_source"):
@@ -47,17 +47,17 @@ STATES = [
     for path in sorted(ROOT.glob("roles/*/tasks/*.yml"))
     for task in tasks_in(yaml.safe_load(path.read_text()))
     if "gpulab.kubernetes.host_state" in task
-    # The plan has the states of all roles.
+    # The role plan uses the states of all roles.
     if path.parts[-3] == "plan" or "module: apt_" in (path.parents[1] / "vars/main.yml").read_text()
 ]
 
 
 @pytest.mark.parametrize("options", STATES)
-def test_states_get_what_those_of_apt_share(options: dict[str, Any]) -> None:
+def test_apt_states_get_the_shared_options(options: dict[str, Any]) -> None:
     assert options["apt"] == "{{ cluster_apt }}"
 
 
-def test_each_distribution_has_a_key_of_each_repository() -> None:
+def test_each_repository_has_a_key_for_each_distribution() -> None:
     repositories = TABLE["cluster_repositories"]
     cuda = repositories.pop("cuda")
     assert set(cuda) == {name.lower().replace(" ", "").replace(".", "") for name in TABLE["cluster_distributions"]}

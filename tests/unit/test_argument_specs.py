@@ -1,4 +1,4 @@
-"""A role's argument specification is its only schema: it and the role's defaults say the same."""
+"""A role's argument specification is its only schema, and agrees with the role's defaults."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def test_there_are_roles() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_the_defaults_and_the_specification_agree(role: str) -> None:
+def test_defaults_and_specifications_agree(role: str) -> None:
     options = options_of(role)
     specified = {name: option["default"] for name, option in options.items() if "default" in option}
     defaults = read(ROOT / "roles" / role / "defaults" / "main.yml")
-    # antsibull-docs takes a template for a string, or for a list of strings; the description says such a default.
+    # antsibull-docs shows a template as a string or a list of strings; the description states such a default.
     templates = {
         name: default
         for name, default in defaults.items()
@@ -59,7 +59,7 @@ def test_every_variable_is_described_and_named_after_its_role(role: str) -> None
         assert name.startswith(f"{role}_"), f"{name} does not begin with {role}_"
 
 
-def test_an_example_inventory_sets_only_variables_that_exist() -> None:
+def test_an_example_inventory_only_sets_existing_variables() -> None:
     known = specification().keys()
     for path in (ROOT / "inventories").glob("*/group_vars/*.yml"):
         used = {name for name in read(path) if not name.startswith("ansible_")}
@@ -76,8 +76,8 @@ def conditions(tasks: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_condition_takes_false_in_an_ini_inventory_for_false(role: str) -> None:
-    """Ansible reads it as a text there, and with -e, and ``not 'false'`` is false."""
+def test_a_condition_treats_false_in_an_ini_inventory_as_false(role: str) -> None:
+    """There and with -e, Ansible passes it as text, and ``not 'false'`` is false."""
     names = {name for one in ROLES for name, option in options_of(one).items() if option.get("type") == "bool"}
     for path in (ROOT / "roles" / role / "tasks").glob("*.yml"):
         for condition in conditions(read(path)):
@@ -86,7 +86,7 @@ def test_a_condition_takes_false_in_an_ini_inventory_for_false(role: str) -> Non
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_default_fits_its_type_and_choices(role: str) -> None:
+def test_a_default_has_its_type_and_is_one_of_its_choices(role: str) -> None:
     for name, option in options_of(role).items():
         if "default" not in option:
             continue

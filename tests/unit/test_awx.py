@@ -1,4 +1,4 @@
-"""What awx/ describes fits the repository: playbooks, variables, defaults, names, the pins of the image."""
+"""awx/ matches the repository: playbooks, variables, defaults, names, versions in the image."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from support import awx_project, awx_survey
 from support.programs import run_ansible
 
 ROOT = Path(__file__).resolve().parents[2]
-# The first is part of the others; the second configures AWX itself and is run beside it; the third writes files that a
-# job of AWX would lose at its end, and that AWX takes from a project.
+# Playbooks without a template: inventory.yml is part of the others; awx_configure.yml configures AWX itself; init.yml
+# writes files that a job of AWX would lose at its end; site.yml only imports playbooks/site.yml.
 NO_TEMPLATE = {"playbooks/inventory.yml", "playbooks/awx_configure.yml", "playbooks/init.yml", "site.yml"}
-# What lasts is written in the inventory; an answer would hold for one job and be undone by the next.
+# Permanent settings belong into the inventory; an answer is only valid for one job, and the next would undo it.
 LASTING = {"nvidia_driver_version", "cluster_gpu_manager"}
 
 
@@ -45,12 +45,12 @@ def options() -> Mapping[str, Mapping[str, Any]]:
     return specification()
 
 
-def test_every_playbook_has_a_template_and_every_template_a_playbook(project: Path) -> None:
+def test_every_playbook_has_a_template_and_every_template_has_a_playbook(project: Path) -> None:
     offered = {name for name in awx_project.playbooks(project) if re.fullmatch(r"(playbooks/)?\w+\.yml", name)}
     assert {template["playbook"] for template in TEMPLATES} == offered - NO_TEMPLATE
 
 
-def test_a_project_of_your_own_has_the_same_playbooks_from_the_collection() -> None:
+def test_a_users_own_project_has_the_same_playbooks_from_the_collection() -> None:
     skeleton = ROOT / "examples" / "project"
     assert set(awx_project.playbooks(skeleton)) == {template["playbook"] for template in TEMPLATES}
     for path in (skeleton / "playbooks").iterdir():
@@ -60,7 +60,7 @@ def test_a_project_of_your_own_has_the_same_playbooks_from_the_collection() -> N
     assert awx_project.inventories(skeleton) == ["inventories/cluster.ini"]
 
 
-def test_a_project_of_your_own_has_the_settings_of_the_checkout_and_more_forks() -> None:
+def test_a_users_own_project_has_the_settings_of_the_checkout_and_more_forks() -> None:
     own, checkout = configparser.ConfigParser(), configparser.ConfigParser()
     own.read(ROOT / "examples" / "project" / "ansible.cfg")
     checkout.read(ROOT / "ansible.cfg")
@@ -71,7 +71,7 @@ def test_a_project_of_your_own_has_the_settings_of_the_checkout_and_more_forks()
     assert settings <= {key for _section, key in given}
 
 
-def test_what_is_missing_is_a_list(tmp_path: Path) -> None:
+def test_missing_settings_are_listed(tmp_path: Path) -> None:
     awx = tmp_path / "ansible_collections" / "awx" / "awx"
     awx.mkdir(parents=True)
     (awx / "MANIFEST.json").write_text(json.dumps({"collection_info": {"version": "24.6.1"}}))
@@ -88,32 +88,32 @@ def test_what_is_missing_is_a_list(tmp_path: Path) -> None:
     ]
 
 
-def test_no_example_is_the_inventory_by_default(project: Path) -> None:
+def test_no_example_is_the_default_inventory(project: Path) -> None:
     assert SETTINGS["awx_configure_inventory_path"] == ""
     assert "inventories/three-machines.ini" in awx_project.inventories(project)
 
 
-def test_project_and_inventory_are_synchronised_at_most_once_in_five_minutes() -> None:
+def test_project_and_inventory_are_synchronized_at_most_once_in_five_minutes() -> None:
     source = yaml.safe_load((ROOT / "awx" / "inventory.yml").read_text())["awx_configure_inventory_source"]
     project = yaml.safe_load((ROOT / "awx" / "project.yml").read_text())["awx_configure_project"]
     assert source["update_cache_timeout"] == project["scm_update_cache_timeout"] == 300
 
 
-def test_the_report_of_every_night_fails_on_errors() -> None:
+def test_the_nightly_report_fails_on_errors() -> None:
     nightly = {schedule["template"] for schedule in described("schedules") if schedule["enabled"]}
     (report,) = [template for template in TEMPLATES if template["playbook"] == "playbooks/report.yml"]
     assert report["name"] in nightly and report["extra_vars"] == {"acceptance_report_fail_on": "error"}
 
 
 @pytest.mark.parametrize("kind", ["job_templates", "workflows", "schedules"])
-def test_names_are_in_lower_case_but_for_proper_names(kind: str) -> None:
+def test_names_are_in_lower_case_except_proper_names(kind: str) -> None:
     proper = r"\b(W&B Launch|GPU Operator|GPUs?|Docker|CUDA|Sunday)\b"
     names = [one["name"] for one in described(kind)]
     plain = [re.sub(proper, "", name) for name in names]
     assert [name for name in plain if name != name.lower() or re.search(r"\b(gpus?|cuda|docker)\b", name)] == []
 
 
-def test_names_are_there_once_and_whatever_is_referred_to_exists() -> None:
+def test_names_are_unique_and_all_references_exist() -> None:
     templates = [template["name"] for template in TEMPLATES]
     workflows = [workflow["name"] for workflow in described("workflows")]
     assert len(set(templates + workflows)) == len(templates + workflows)
@@ -126,11 +126,11 @@ def test_names_are_there_once_and_whatever_is_referred_to_exists() -> None:
     assert {schedule["template"] for schedule in described("schedules")} <= set(templates + workflows)
 
 
-# What ends pods, reboots nodes or takes away what somebody installed.
+# These end pods, reboot nodes or remove existing installations.
 DESTRUCTIVE = {"cluster_disruption_policy", "nvidia_driver_reboot", "nvidia_driver_replace_foreign"}
 
 
-def test_what_is_destructive_is_a_template_of_its_own_that_only_a_workflow_with_an_approval_launches() -> None:
+def test_only_workflows_with_an_approval_launch_destructive_templates() -> None:
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
     assert len(destructive) == 4
@@ -150,7 +150,7 @@ def test_what_is_destructive_is_a_template_of_its_own_that_only_a_workflow_with_
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda one: str(one["name"]))
-def test_a_template_has_a_survey_that_awx_accepts_and_no_answers_leave_the_inventory_alone(
+def test_a_template_has_a_survey_that_awx_accepts_and_empty_answers_keep_the_inventory(
     template: dict[str, Any],
 ) -> None:
     if "survey" in template:
@@ -159,12 +159,12 @@ def test_a_template_has_a_survey_that_awx_accepts_and_no_answers_leave_the_inven
 
 
 @pytest.mark.parametrize(("template", "question"), QUESTIONS, ids=[f"{n}: {q['variable']}" for n, q in QUESTIONS])
-def test_a_survey_asks_for_a_variable_of_one_run_that_exists_and_proposes_nothing(
+def test_a_survey_only_asks_for_variables_of_one_run_that_exist_and_has_no_defaults(
     template: str, question: dict[str, Any], options: Mapping[str, Mapping[str, Any]]
 ) -> None:
     option = options[question["variable"]]
     assert question["variable"] not in LASTING
-    # AWX's page for editing a survey needs the key for a choice; an empty proposal of a text would be sent.
+    # AWX's survey editor requires the key for a choice; an empty default of a text would be sent.
     assert question.get("default") == (None if question["type"] == "text" else "")
     if question["type"] == "multiplechoice":
         assert question["choices"] == option.get("choices", ["false", "true"])
@@ -182,9 +182,9 @@ APPROVED = [one for one in described("workflows") if any("approval" in node for 
 
 
 def run_workflow(folder: Path, workflow: dict[str, Any], revisions: dict[str, str]) -> list[tuple[str, int, str]]:
-    """Run the inventory check of each job as AWX does: with the artifacts of the jobs before, until one fails.
+    """Run the inventory check of each job as AWX does, with the artifacts of the preceding jobs, until one fails.
 
-    ``revisions`` are those of the project when the job of that template begins. Approvals are given.
+    ``revisions`` are the project's revisions when the job of that template starts. Approvals are granted.
     """
     (folder / "hosts.ini").write_text("[control_plane]\ncp1\n[workers]\ngpu1\n")
     (folder / "run.yml").write_text("- import_playbook: gpulab.kubernetes.inventory\n")
@@ -240,7 +240,7 @@ def scalars(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def test_no_file_holds_a_secret() -> None:
+def test_no_file_contains_a_secret() -> None:
     for path in (ROOT / "awx").glob("*.yml"):
         assert "PRIVATE KEY" not in path.read_text()
         for name, value in scalars(yaml.safe_load(path.read_text())):
@@ -265,7 +265,7 @@ CHOICES = [({"gpu_isolation_policy": ""}, "one of"), ({"gpu_isolation_policy": "
     ("name", "answers", "why"),
     [("gpulab provision", *one) for one in ANSWERS] + [("gpulab isolate GPUs", *one) for one in CHOICES],
 )
-def test_wrong_answers_are_refused_before_a_job_begins(name: str, answers: dict[str, Any], why: str) -> None:
+def test_invalid_answers_are_refused_before_a_job_starts(name: str, answers: dict[str, Any], why: str) -> None:
     survey = next(template["survey"] for template in TEMPLATES if template["name"] == name)
     with pytest.raises(ValueError, match=why):
         awx_survey.launch_variables(survey, answers)
@@ -280,7 +280,7 @@ DEFINITIONS = [ROOT / "execution-environment.yml", ROOT / "execution-environment
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
-def test_the_execution_environment_has_the_versions_of_the_controller(path: Path) -> None:
+def test_the_execution_environment_has_the_same_versions_as_the_controller(path: Path) -> None:
     definition = yaml.safe_load(path.read_text())
     dependencies = definition["dependencies"]
     packages = [dependencies[key]["package_pip"] for key in ("ansible_core", "ansible_runner")] + dependencies["python"]
@@ -291,7 +291,7 @@ def test_the_execution_environment_has_the_versions_of_the_controller(path: Path
     assert inside.items() <= outside.items()
     wanted = re.findall(r"^([\w-]+)", (ROOT / "meta" / "ee-requirements.txt").read_text(), re.MULTILINE)
     assert {name.lower() for name in wanted} <= set(inside)
-    # What a module or a doc fragment requires may be used by the playbook of any template.
+    # Any template's playbook may use what a module or a doc fragment requires.
     plugins = [path.read_text() for path in (ROOT / "plugins").rglob("*.py")]
     required = {
         name.lower() for text in plugins for name in re.findall(r"^ +- (\w+) \(Python package", text, re.MULTILINE)
@@ -301,10 +301,14 @@ def test_the_execution_environment_has_the_versions_of_the_controller(path: Path
     archive = f"{galaxy['namespace']}-{galaxy['name']}-{galaxy['version']}.tar.gz"
     assert [one["name"] for one in dependencies["galaxy"]["collections"]] == [f"/build/collection/{archive}"]
     assert {one["src"] for one in definition["additional_build_files"]} == {archive, "meta/ee-helm.py"}
+    label = f"org.opencontainers.image.version={galaxy['version']}"
+    assert [step.split()[-1] for step in definition["additional_build_steps"]["append_final"] if "LABEL" in step] == [
+        label
+    ]
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
-def test_helm_in_the_execution_environment_is_that_of_its_publisher(path: Path) -> None:
+def test_helm_in_the_execution_environment_is_the_publishers_file(path: Path) -> None:
     locked = yaml.safe_load((ROOT / "upstream.lock").read_text())
     (helm,) = [one for name, one in locked["downloads"].items() if name.startswith("helm-")]
     steps = yaml.safe_load(path.read_text())["additional_build_steps"]["append_final"]
@@ -312,18 +316,19 @@ def test_helm_in_the_execution_environment_is_that_of_its_publisher(path: Path) 
 
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: str(path.stem))
-def test_ansible_builder_takes_the_definition(path: Path, tmp_path: Path) -> None:
+def test_ansible_builder_accepts_the_definition(path: Path, tmp_path: Path) -> None:
     (tmp_path / "meta").mkdir()
     for name in (path.name, "meta/ee-bindep.txt", "meta/ee-helm.py"):
         (tmp_path / name).write_text((ROOT / name).read_text())
-    (tmp_path / "gpulab-kubernetes-0.2.0-dev0.tar.gz").touch()
+    (archive,) = re.findall(r"src: (.+\.tar\.gz)$", path.read_text(), re.MULTILINE)
+    (tmp_path / archive).touch()
     argv = [str(Path(sys.executable).with_name("ansible-builder")), "create", f"--file={path.name}"]
     subprocess.run(argv, cwd=tmp_path, check=True, capture_output=True)
     assert "ee-helm.py" in (tmp_path / "context" / "Containerfile").read_text()
 
 
-def test_the_collection_names_the_files_of_its_own_needs() -> None:
-    """ansible-builder takes paths only from a collection, where a definition may also hold lists."""
+def test_the_collection_lists_its_requirement_files() -> None:
+    """ansible-builder accepts only paths from a collection, although a definition may also contain lists."""
     needs = yaml.safe_load((ROOT / "meta" / "execution-environment.yml").read_text())["dependencies"]
     whole = yaml.safe_load((ROOT / "execution-environment.yml").read_text())["dependencies"]
     assert (ROOT / needs["python"]).is_file()

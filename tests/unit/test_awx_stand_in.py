@@ -1,4 +1,4 @@
-"""The stand-in for AWX's API refuses what AWX refuses; otherwise a test against it would verify nothing."""
+"""The stand-in for AWX's API refuses what AWX refuses; otherwise tests against it would be meaningless."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("endpoint", "given", "why"), REFUSED)
-def test_what_awx_refuses_is_refused_and_nothing_is_kept(
+def test_what_awx_refuses_is_refused_and_nothing_is_stored(
     store: Store, endpoint: str, given: dict[str, Any], why: str
 ) -> None:
     before = json.dumps(store.objects)
@@ -61,7 +61,7 @@ def test_what_awx_refuses_is_refused_and_nothing_is_kept(
     assert json.dumps(store.objects) == before
 
 
-def test_what_is_right_is_kept_and_changed(store: Store) -> None:
+def test_valid_objects_are_stored_and_changed(store: Store) -> None:
     made = store.create("schedules", SCHEDULE)
     assert made["enabled"] is True
     assert store.change("schedules", made["id"], {"enabled": False})["enabled"] is False
@@ -83,7 +83,7 @@ def test_what_is_right_is_kept_and_changed(store: Store) -> None:
         ([{"type": "multiplechoice", "question_name": "q", "variable": "v", "required": True}], "specify choices"),
     ],
 )
-def test_a_wrong_survey_is_refused(store: Store, spec: list[dict[str, Any]], why: str) -> None:
+def test_an_invalid_survey_is_refused(store: Store, spec: list[dict[str, Any]], why: str) -> None:
     with pytest.raises(RefusedError, match=why):
         store.set_survey(5, {"name": "", "description": "", "spec": spec})
     assert store.surveys == {}
@@ -94,7 +94,7 @@ def question(kind: str, **given: Any) -> dict[str, Any]:
 
 
 CHOICE = {"choices": ["a", "b"]}
-# A question, the answers, and what the job gets; or why AWX does not launch it.
+# A question, the answers, and the job's variables or the reason why AWX does not launch it.
 LAUNCHES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any] | str]] = [
     (question("integer", default=300), {}, {"v": 300}),
     (question("integer", default=300), {"v": 5}, {"v": 5}),
@@ -113,7 +113,7 @@ LAUNCHES: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any] | str]] = [
 
 
 @pytest.mark.parametrize(("asked", "answers", "expected"), LAUNCHES)
-def test_a_launch_sends_proposals_that_fit_and_counts_answers_alone(
+def test_a_launch_uses_valid_defaults_and_checks_answers_only(
     store: Store, asked: dict[str, Any], answers: dict[str, Any], expected: dict[str, Any] | str
 ) -> None:
     store.set_survey(5, {"name": "", "description": "", "spec": [asked]})
@@ -130,11 +130,11 @@ def test_a_launch_sends_proposals_that_fit_and_counts_answers_alone(
         store.create("schedules", schedule)
 
 
-def test_a_launch_passes_over_what_no_question_asks_for(store: Store) -> None:
+def test_a_launch_ignores_answers_without_a_question(store: Store) -> None:
     assert store.launch(5, {"x": 1}) == ({}, {"x": 1})
 
 
-def test_an_object_that_is_removed_is_gone_from_associations_too(store: Store) -> None:
+def test_a_removed_object_is_also_removed_from_associations(store: Store) -> None:
     made = store.create("credentials", {"name": "c", "credential_type": 1})
     store.associate("job_templates", 5, "credentials", made)
     store.delete("credentials", made["id"])
@@ -143,7 +143,7 @@ def test_an_object_that_is_removed_is_gone_from_associations_too(store: Store) -
         store.get("credentials", made["id"])
 
 
-def test_a_secret_is_kept_but_never_shown_and_inputs_that_are_not_given_are_gone(store: Store) -> None:
+def test_a_secret_is_stored_but_never_shown_and_inputs_that_are_not_given_are_deleted(store: Store) -> None:
     inputs = {"username": "a", "password": "p"}
     made = store.create("credentials", {"name": "c", "credential_type": 1, "inputs": inputs})
     store.change("credentials", made["id"], {"inputs": {"password": SECRET}})
@@ -155,7 +155,7 @@ def test_a_project_that_cannot_be_checked_out_fails(store: Store) -> None:
     assert [store.project_status(3) for _round in range(3)][-1] == "failed"
 
 
-def test_a_project_is_pending_as_long_as_awx_is_busy(store: Store) -> None:
+def test_a_project_is_pending_while_awx_is_busy(store: Store) -> None:
     store.busy = True
     store.change("projects", 3, {"scm_branch": "other"})
     assert [store.project_status(3) for _round in range(4)] == ["pending"] * 4
@@ -196,7 +196,7 @@ def asked(url: str, token: str, method: str = "GET") -> Any:
         return json.load(answer)
 
 
-def test_it_lists_in_pages_searches_and_asks_for_credentials() -> None:
+def test_lists_have_pages_and_searches_and_require_credentials() -> None:
     with awx_stand_in.running({}) as started:
         for number in range(3):
             started.store.create("organizations", {"name": f"o{number}"})
@@ -213,7 +213,7 @@ def test_it_lists_in_pages_searches_and_asks_for_credentials() -> None:
         assert started.changes == []
 
 
-# What the account is, the path, what AWX lists as allowed there, and what becomes of a change.
+# The account, the path, the methods that AWX lists as allowed, and the result of a change.
 RIGHTS: list[tuple[bool | None, set[int], str, set[str], int]] = [
     (True, set(), "organizations/", {"GET", "POST"}, 201),
     (False, set(), "organizations/", {"GET"}, 403),
@@ -224,7 +224,7 @@ RIGHTS: list[tuple[bool | None, set[int], str, set[str], int]] = [
 
 
 @pytest.mark.parametrize(("administrator", "administers", "path", "listed", "status"), RIGHTS)
-def test_it_lists_what_an_account_may_do_and_refuses_the_rest(
+def test_the_permissions_of_an_account_are_listed_and_enforced(
     administrator: bool | None, administers: set[int], path: str, listed: set[str], status: int
 ) -> None:
     with awx_stand_in.running({}) as started:

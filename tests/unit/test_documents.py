@@ -1,4 +1,4 @@
-"""Documents: their links lead somewhere, what they quote as ours is ours, and nothing that is offered goes unnamed."""
+"""Documents: links are valid, quoted messages exist, and every feature is mentioned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DOCUMENTS = sorted(
 )
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _IMAGE = re.compile(r"!\[[^\]]*\]\(([^)\s]+)\)|<(?:img|source)[^>]* src(?:set)?=\"([^\"]+)\"")
-# What stands for a value in a template; no document holds it.
+# A placeholder for the value in a template, which no document contains.
 _VARIES = "\0"
 
 
@@ -31,19 +31,19 @@ def name(path: Path) -> str:
 
 
 def prose(path: Path) -> str:
-    """Return a document without its fenced blocks and its code."""
+    """Return a document without its fenced blocks and inline code."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     return re.sub(r"(`+)(?:(?!\1).)+\1", "code", text)
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading, as GitHub makes it."""
+    """Return the anchor of a heading, as GitHub derives it."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of a document's headings, as GitHub makes them."""
+    """Return the anchors of a document's headings, as GitHub derives them."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} +(.+?) *$", text, re.MULTILINE):
@@ -66,7 +66,7 @@ def test_links_lead_to_files_and_headings_that_exist(document: Path) -> None:
 
 
 def section(path: Path, anchor: str) -> str:
-    """Return the section below a heading, with its subsections; without an anchor, the whole document."""
+    """Return the section below a heading, with its subsections, or the whole document if there is no anchor."""
     text = path.read_text()
     outside = re.sub(r"^```.*?^```$", lambda block: "x" * len(block[0]), text, flags=re.MULTILINE | re.DOTALL)
     headings = list(re.finditer(r"^(#{1,6}) +(.+?) *$", outside, re.MULTILINE))
@@ -79,7 +79,7 @@ def section(path: Path, anchor: str) -> str:
 
 @cache
 def within(clicks: int) -> frozenset[tuple[Path, str]]:
-    """Return the documents, each with an anchor or none, that this many clicks from the README lead to."""
+    """Return the documents, each with an optional anchor, within this many clicks from the README."""
     reached = {(ROOT / "README.md", "")}
     for _click in range(clicks):
         for document in {path for path, _anchor in reached}:
@@ -91,7 +91,7 @@ def within(clicks: int) -> frozenset[tuple[Path, str]]:
     return frozenset(reached)
 
 
-# What new users ask; the document or section that answers, and what the answer has to hold.
+# Questions of new users, the document or section with the answer, and words that it must contain.
 QUESTIONS = (
     ("my GPUs show 0", "docs/troubleshooting.md#nvidiacomgpu-is-0-or-missing", "To fix it"),
     ("add a node", "docs/own-machines.md#after-the-first-run", "add a line to the inventory and run `site.yml` again"),
@@ -111,7 +111,7 @@ QUESTIONS = (
 
 
 @pytest.mark.parametrize(("question", "target", "words"), QUESTIONS, ids=[row[0] for row in QUESTIONS])
-def test_what_new_users_ask_is_two_clicks_from_the_readme(question: str, target: str, words: str) -> None:
+def test_answers_for_new_users_are_two_clicks_from_the_readme(question: str, target: str, words: str) -> None:
     path, _hash, anchor = target.partition("#")
     assert (ROOT / path, anchor) in within(2), f"{question}: two clicks from the README don't lead to {target}"
     assert not anchor or anchor in anchors(ROOT / path)
@@ -126,12 +126,12 @@ def test_what_new_users_ask_is_two_clicks_from_the_readme(question: str, target:
         *("requires the locale encoding to be UTF-8", "YAML parsing failed", "group_vars", "host_vars"),
     ],
 )
-def test_the_questions_answer_the_words_that_people_search_for(words: str) -> None:
+def test_the_questions_contain_the_words_that_people_search_for(words: str) -> None:
     assert words in (ROOT / "docs" / "faq.md").read_text()
     assert (ROOT / "docs" / "faq.md", "") in within(1)
 
 
-def test_ci_runs_the_tests_with_the_command_of_the_readme() -> None:
+def test_ci_runs_the_tests_with_the_command_in_the_readme() -> None:
     _before, _heading, section = (ROOT / "README.md").read_text().partition("\n## Without a GPU\n")
     commands = [
         line.partition("#")[0].strip() for line in section.partition("```sh\n")[2].partition("```")[0].splitlines()
@@ -143,7 +143,7 @@ def test_ci_runs_the_tests_with_the_command_of_the_readme() -> None:
     assert f"run {tests}" in run, "CI runs other tests, or others than the README prints"
 
 
-def test_every_limit_has_a_way_out() -> None:
+def test_every_limit_links_an_alternative() -> None:
     limits = (ROOT / "README.md").read_text().partition("\n## Limits\n")[2].partition("\n## ")[0]
     items = limits.split("\n- ")[1:]
     assert len(items) >= 6
@@ -151,7 +151,7 @@ def test_every_limit_has_a_way_out() -> None:
 
 
 @pytest.mark.parametrize("document", ["README.md", "one-machine.md"])
-def test_a_guide_begins_with_the_installed_collection(document: str) -> None:
+def test_a_guide_starts_with_the_installed_collection(document: str) -> None:
     text = (ROOT / "docs" / document).read_text()
     begins = text.find("../README.md#quick-start")
     assert 0 < begins < text.find("checkout"), "a checkout is for contributors and for the lab"
@@ -164,7 +164,7 @@ def test_the_index_links_every_document() -> None:
 
 
 @pytest.mark.parametrize("page", pages())
-def test_the_marked_commands_of_a_guide_can_be_found(page: str) -> None:
+def test_the_marked_commands_of_a_guide_are_found(page: str) -> None:
     for block in blocks(page):
         assert block.script.strip(), f"{block.name} is empty"
         assert not re.search(r"--name[ =]", block.script), f"{block.name}: the test gives the lab its name"
@@ -186,13 +186,13 @@ def test_every_marked_command_is_run_by_a_group_of_long_tests() -> None:
     "marker",
     ["<!-- lab: never -->", "<!-- lab -->", "<!-- lab: prints -->", "<!-- lab: file -->", "<!-- lab: fails my.ini -->"],
 )
-def test_a_marker_that_marks_nothing_is_an_error(marker: str, tmp_path: Path) -> None:
+def test_a_marker_without_a_block_is_an_error(marker: str, tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text(f"# Page\n\n{marker}\n```text\nx\n```\n")
     with pytest.raises(ValueError, match=r"page\.md:3: "):
         blocks("page.md", tmp_path)
 
 
-def test_what_a_block_prints_is_compared_line_by_line_spaces_and_line_ends_aside(tmp_path: Path) -> None:
+def test_output_is_compared_by_line_except_for_spaces_and_wrapping(tmp_path: Path) -> None:
     said = "<!-- lab: prints -->\n```text\na  b ... d\nnot there\n```\n"
     (tmp_path / "page.md").write_text(f"<!-- lab: fails -->\n```sh\nfalse\n```\nIt says:\n\n{said}")
     (block,) = blocks("page.md", tmp_path)
@@ -244,7 +244,7 @@ read -r word || cat a/my.ini
 
 
 def quotations() -> Iterator[tuple[str, str]]:
-    """(document, message) of all that guides quote as messages of this collection."""
+    """Return (document, message) of all messages of this collection that guides quote."""
     for document in DOCUMENTS:
         for message in re.findall(r"^> `(.+)`$", document.read_text(), re.MULTILINE):
             yield name(document), message
@@ -285,14 +285,14 @@ def is_ours(message: str) -> bool:
     return any(re.search(".*".join(parts), text) for text in texts_of_ours())
 
 
-def test_every_message_that_a_guide_quotes_as_ours_is_in_the_sources() -> None:
+def test_every_quoted_message_of_the_collection_exists_in_its_sources() -> None:
     found = list(quotations())
     assert len(found) >= 30
     wrong = [f"{document}: {message}" for document, message in found if not is_ours(message)]
     assert not wrong, "no source has these messages:\n" + "\n".join(wrong)
 
 
-def test_a_message_that_nobody_prints_would_be_found() -> None:
+def test_a_quoted_message_that_does_not_exist_is_found() -> None:
     assert is_ours("the node is not ready: ...")
     assert not is_ours("the node is not quite ready: ...")
     assert not is_ours("... GPUs are allocatable ... the node is not ready")
@@ -307,7 +307,7 @@ def test_every_playbook_and_role_is_named_in_a_document() -> None:
         assert re.search(rf"\b{path.parents[1].name}\b", said), f"no document names the role {path.parents[1].name}"
 
 
-def test_every_symptom_says_what_mends_it() -> None:
+def test_every_symptom_has_a_remedy() -> None:
     text = (ROOT / "docs" / "troubleshooting.md").read_text()
     symptoms = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
     assert len(symptoms) >= 20
@@ -367,7 +367,7 @@ no runtime for "nvidia" is configured
 
 
 @pytest.mark.parametrize("words", SEARCHED.splitlines())
-def test_troubleshooting_has_the_exact_words_that_people_search_for(words: str) -> None:
+def test_troubleshooting_contains_the_exact_words_that_people_search_for(words: str) -> None:
     assert words in " ".join((ROOT / "docs" / "troubleshooting.md").read_text().split())
 
 
@@ -383,11 +383,11 @@ def test_the_architecture_names_every_package() -> None:
     assert table == {f"{path.name}/" if path.is_dir() else path.name for path in utilities} - {"__pycache__/"}
 
 
-def test_the_recipe_for_a_training_image_names_variables_that_take_what_it_gives() -> None:
+def test_the_recipe_for_a_training_image_names_variables_that_accept_its_values() -> None:
     recipe = (ROOT / "examples" / "training" / "Containerfile").read_text()
     defaults = yaml.safe_load((ROOT / "roles" / "torch_ddp" / "defaults" / "main.yml").read_text())
     given = dict(re.findall(r"(torch_ddp_\w+): ([^\s,]+)", recipe))
-    # A path in the image; torch_ddp_script is one on the controller.
+    # This is a path in the image; torch_ddp_script is a path on the controller.
     assert given == {
         "torch_ddp_image": "registry.example.org/team/train:1",
         "torch_ddp_image_script": "/workspace/train_ddp.py",

@@ -22,14 +22,14 @@ SOURCES = sorted(
 )
 _REFERENCE = re.compile(r"\b(?:[a-z0-9-]+\.)+(?:io|com|org)(?:/[a-z0-9._-]+)+:(?:\{\{.*?\}\}|[\w.-]+)+", re.DOTALL)
 _FIELD = re.compile(r"^\s+(?:network_)?image: (.*)$", re.MULTILINE)
-# Variables of roles that stand for variables with a default.
+# Role variables whose value is another variable with a default.
 STAND_FOR = {
     "_local_path_helper_image": "local_path_helper_image",
     "_torch_ddp_images": "torch_ddp_default_images",
     # The images of the control plane.
     "_nvidia_driver_installer_pause_image": "kubeadm_image_repository",
 }
-# Without a default: the user names the image (the template calls it installer.image).
+# No default: the user names the image (the template calls it installer.image).
 NAMED_BY_USER = {"nvidia_driver_installer_image", "installer"}
 
 
@@ -45,12 +45,12 @@ def defaults() -> Iterator[tuple[str, Any]]:
 
 
 def references(text: str) -> Iterator[str]:
-    """Yield the images that a text names, with the versions of the table."""
+    """Yield the images in a text, with the versions of the table filled in."""
     filled = re.sub(r"\{\{ cluster_versions\.(\w+) \}\}", lambda found: str(VERSIONS[found[1]]), text)
     yield from (found for found in _REFERENCE.findall(filled) if "{" not in found and "example" not in found)
 
 
-def test_every_image_that_a_default_names_is_listed() -> None:
+def test_every_default_image_is_listed() -> None:
     found = {image for _name, value in defaults() if isinstance(value, str) for image in references(value)}
     assert len(found) >= 10
     assert {image for image in found if f"| `{image}` |" not in listed()} == set()

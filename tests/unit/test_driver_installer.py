@@ -1,4 +1,4 @@
-"""The recipe of examples/driver-installer, with stand-ins for NVIDIA's archive and the programs of node and kernel."""
+"""The recipe in examples/driver-installer, with stand-ins for NVIDIA's archive and the programs of image and node."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_the_driver_is_laid_out_as_the_role_expects_and_loaded(node: Node) -> None:
+def test_the_driver_is_installed_where_the_role_expects_it_and_loaded(node: Node) -> None:
     done = node.install()
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "GPU 0: NVIDIA T4 (UUID: GPU-1)"
@@ -112,7 +112,7 @@ def test_the_driver_is_laid_out_as_the_role_expects_and_loaded(node: Node) -> No
     ]
 
 
-def test_a_loaded_driver_is_left_alone_and_modules_are_built_once_for_a_kernel(node: Node) -> None:
+def test_a_loaded_driver_is_not_changed_and_modules_are_built_once_for_a_kernel(node: Node) -> None:
     assert node.install().returncode == 0
     assert any(line.startswith("make ") for line in node.log)
     again = node.install()
@@ -123,14 +123,14 @@ def test_a_loaded_driver_is_left_alone_and_modules_are_built_once_for_a_kernel(n
     assert sum(line.startswith("insmod ") for line in node.log) == 3
 
 
-def test_another_version_than_the_image_has_is_refused(node: Node) -> None:
+def test_another_version_than_the_images_is_refused(node: Node) -> None:
     done = node.install("580.178.04")
     assert done.returncode == 1
     assert f"this image has NVIDIA-Linux-x86_64-{VERSION}.run, but the driver 580.178.04 is wanted" in done.stderr
     assert list(node.root.iterdir()) == []
 
 
-def test_a_module_that_the_kernel_refuses_and_headers_that_are_not_there_are_errors(node: Node) -> None:
+def test_a_module_that_the_kernel_refuses_and_missing_headers_are_errors(node: Node) -> None:
     (node.place / "refused").touch()
     done = node.install()
     assert done.returncode == 1 and "the kernel refuses nvidia. See dmesg on the node" in done.stderr
@@ -140,7 +140,7 @@ def test_a_module_that_the_kernel_refuses_and_headers_that_are_not_there_are_err
     assert done.returncode == 1 and f"headers of the kernel {os.uname().release} can't be installed" in done.stderr
 
 
-def test_the_image_has_the_scripts_and_what_they_run() -> None:
+def test_the_image_contains_the_scripts_and_the_programs_that_they_run() -> None:
     text = (RECIPE / "Containerfile").read_text()
     (copied,) = re.findall(r"^COPY --chmod=755 (.*) \./$", text, re.MULTILINE)
     assert set(copied.split()) == {path.name for path in RECIPE.iterdir()} - {"Containerfile"}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Damaged and hostile forms of everything that comes back from hosts, the API, pods and programs.
+"""Damaged and hostile input in place of everything that hosts, the API, pods and programs return.
 
-Each reader gives a value or its documented error, within two seconds of computing, and no error shows a piece of a
+Each reader returns a value or its documented error within two seconds of CPU time, and no error shows a part of a
 secret. `make fuzz N=300 SEED=1` runs more examples than `make unit`.
 """
 
@@ -43,7 +43,7 @@ TEMPLATES = str(Path(__file__).resolve().parents[2] / "roles/report/templates")
 
 
 def named(path: str) -> Callable[..., Any]:
-    """A function by its module and name; modules are loaded only when they are tried."""
+    """A function by module and name; modules are only loaded when the function is called."""
 
     def call(*arguments: Any, **more: Any) -> Any:
         module, name = path.rsplit(".", 1)
@@ -294,7 +294,7 @@ READERS = "module_utils._nvidia_smi."
 
 
 class Remembered:
-    """Stands for an API that has one ConfigMap."""
+    """A fake API with one ConfigMap."""
 
     def __init__(self, name: str, key: str, text: str) -> None:
         self.stored = {"metadata": {"name": name}, "data": {key: text}}
@@ -304,7 +304,7 @@ class Remembered:
 
 
 def remembered(name: str, key: str) -> Callable[[str], Any]:
-    """Return what reads a ConfigMap with this text, and shows what it remembers."""
+    """Return a function that reads a ConfigMap with this text and returns the record."""
 
     def read(text: str) -> None:
         memory = named("module_utils._acceptance.memory.Memory")(Remembered(name, key, text), {"gpu0": "u"})
@@ -551,12 +551,12 @@ def shows_secret(error: BaseException) -> bool:
 
 
 def documented(error: Exception) -> bool:
-    """Compared by name, because the collection's modules are loaded only when they are tried."""
+    """Compare errors by name, because the collection's modules are only loaded when they are called."""
     return isinstance(error, AnsibleError) or any(kind.__name__ == "DomainError" for kind in type(error).__mro__)
 
 
 @pytest.mark.parametrize("name", CAMPAIGNS)
-def test_whatever_comes_back_is_read_or_refused_in_words(name: str) -> None:
+def test_any_damaged_input_is_read_or_refused_with_a_documented_error(name: str) -> None:
     campaign = CAMPAIGNS[name]
 
     @settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
@@ -572,13 +572,13 @@ def test_whatever_comes_back_is_read_or_refused_in_words(name: str) -> None:
             assert not shows_secret(error)
         assert time.process_time() - started < SECONDS
 
-    # What the undamaged samples say is tested where each reader is; here they have to be such that it can be read.
+    # Other tests check the results for undamaged samples; here they only have to be readable.
     for sample in campaign.samples:
         campaign.call(json.dumps(sample) if campaign.as_json else copy.deepcopy(sample))
     attack()
 
 
-def test_a_hundred_thousand_gpus_and_levels_end_soon() -> None:
+def test_a_hundred_thousand_gpus_and_nesting_levels_are_processed_quickly() -> None:
     read: Mapping[str, str] = {
         "many GPUs": smi_texts.xml(tuple(smi_texts.Gpu(index) for index in range(3000))),
         "many levels": "<a>" * 100_000,

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nothing grows faster than the cluster: with twice the nodes, at most 2.5 times the work.
+"""Work grows at most in proportion to the cluster: for twice the nodes, at most 2.5 times the work.
 
-Work is counted in bytecodes, so that the result does not depend on how busy the machine is.
+Work is counted in bytecodes, so that the result does not depend on the machine's load.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter import node_plan as nodes
+from ansible_collections.gpulab.kubernetes.plugins.filter import plan as nodes
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import session as verification
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.memory import Memory
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.pods import Settings
@@ -32,7 +32,7 @@ FEW, MOST = 200, 2.5
 
 
 class Name(str):
-    """Compared by bytecodes, so that a search through a list counts, which C would run otherwise."""
+    """Compared in bytecode, so that searching a list is counted instead of running in C."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -42,7 +42,7 @@ class Name(str):
 
 
 def names(count: int) -> list[Name]:
-    # Each call makes other objects: Python does not compare one with itself.
+    # Each call creates new objects, because Python does not compare an object with itself.
     return [Name(f"gpu{place}") for place in range(count)]
 
 
@@ -135,7 +135,7 @@ class FakeApi:
 
 
 def entries_of_hosts(count: int, problems: bool, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """A verification whose pods have all reported, or failed."""
+    """A verification whose pods have all reported or failed."""
 
     class Run:
         def __init__(self, *_arguments: object) -> None:
@@ -182,24 +182,26 @@ WORK: dict[str, Callable[..., Callable[[], Any]]] = {
 
 @pytest.mark.parametrize("problems", [False, True])
 @pytest.mark.parametrize("what", WORK)
-def test_twice_the_nodes_are_about_twice_the_work(what: str, problems: bool) -> None:
+def test_twice_the_nodes_need_about_twice_the_work(what: str, problems: bool) -> None:
     assert_linear(lambda count: WORK[what](count, problems))
 
 
 @pytest.mark.parametrize("problems", [False, True])
-def test_twice_the_nodes_are_about_twice_the_work_of_a_report(problems: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twice_the_nodes_need_about_twice_the_work_for_a_report(
+    problems: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert_linear(lambda count: entries_of_hosts(count, problems, monkeypatch))
 
 
 def assert_linear(prepare: Callable[[int], Callable[[], Any]]) -> None:
-    # What is only done once, such as loading a template, does not count.
+    # Work that is done only once, such as loading a template, does not count.
     prepare(3)()
     once, twice = (bytecodes(prepare(count)) for count in (FEW, 2 * FEW))
     assert once > 10 * FEW
     assert twice <= MOST * once, f"{once} bytecodes for {FEW} nodes, {twice} for {2 * FEW}"
 
 
-def test_a_search_for_each_node_is_noticed() -> None:
+def test_a_search_per_node_is_detected() -> None:
     def search(count: int) -> Callable[[], Any]:
         everywhere = names(count)
         return lambda: [name in everywhere for name in names(count)]

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def modules(root: Path, package: str) -> dict[str, Path]:
-    """Return the files of a package, by the names of their modules."""
+    """Return the files of a package by module name."""
     found = {}
     for path in sorted((root / package).rglob("*.py")):
         parts = path.relative_to(root).with_suffix("").parts
@@ -23,7 +23,7 @@ def modules(root: Path, package: str) -> dict[str, Path]:
 
 
 def imported(name: str, path: Path) -> Iterator[str]:
-    """Return the names that a module imports, those that it imports late or by ``import_module`` too.
+    """Return the names that a module imports, including late imports and ``import_module``.
 
     A package may load its own modules when one of its functions is called.
     """
@@ -40,13 +40,13 @@ def imported(name: str, path: Path) -> Iterator[str]:
 
 
 def circle(root: Path, package: str) -> list[str]:
-    """Return the modules of a circle of imports, the first one again at its end."""
+    """Return the modules of an import cycle, the first one again at the end, or an empty list."""
     files = modules(root, package)
     graph: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
         for wanted in imported(name, path):
             parts = wanted.split(".")
-            # A module, or a name in it. Its packages are loaded first, but for those that the importer belongs to.
+            # A module, or a name in it. Its packages are loaded first, except those that contain the importer.
             nearest = next((n for n in (wanted, wanted.rpartition(".")[0]) if n in files), "")
             loaded = {".".join(parts[:length]) for length in range(1, len(parts))} & files.keys()
             graph[name] |= {n for n in loaded if not f"{name}.".startswith(f"{n}.")} | ({nearest} - {"", name})
@@ -59,7 +59,7 @@ def circle(root: Path, package: str) -> list[str]:
 
 
 @pytest.mark.parametrize("package", ["lab", "plugins", "upstream"])
-def test_no_module_is_imported_by_what_it_imports(package: str) -> None:
+def test_there_is_no_import_cycle(package: str) -> None:
     assert len(modules(ROOT, package)) > 5
     assert circle(ROOT, package) == []
 
@@ -78,7 +78,7 @@ def test_no_module_is_imported_by_what_it_imports(package: str) -> None:
         "from .inner.c import x",
     ],
 )
-def test_a_circle_is_found(tmp_path: Path, text: str) -> None:
+def test_an_import_cycle_is_found(tmp_path: Path, text: str) -> None:
     (tmp_path / "p" / "inner").mkdir(parents=True)
     (tmp_path / "p" / "__init__.py").touch()
     (tmp_path / "p" / "inner" / "__init__.py").write_text("from p.b import x\n")

@@ -1,6 +1,6 @@
-"""The jobs of examples/launch: their shape, and the image generation job with a stand-in for wandb.
+"""The jobs of examples/launch: their structure, and the image generation job with a stand-in for wandb.
 
-wandb itself reads the files in the group launch; it is not installed here.
+The test group launch has wandb itself read the files; it is not installed here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GPU = "GPU-0e3a0f5c-6f4d-4f8e-8f8e-000000000001"
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: str(path.stem))
-def test_a_job_has_an_image_of_a_named_registry_and_programs_that_compile(path: Path) -> None:
+def test_a_job_has_an_image_with_a_registry_and_programs_that_compile(path: Path) -> None:
     job = json.loads(path.read_text())
     assert job.keys() == {"docker", "overrides"}
     assert job["docker"].keys() == {"docker_image"}
@@ -38,7 +38,7 @@ def test_a_job_has_an_image_of_a_named_registry_and_programs_that_compile(path: 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A container's home, working directory and GPU."""
+    """The home, working directory and GPU of a container."""
     smi = tmp_path / "bin" / "nvidia-smi"
     smi.parent.mkdir()
     smi.write_text(f"#!/bin/sh\necho 'GPU 0: Tesla T4 (UUID: {GPU})'\n")
@@ -77,7 +77,7 @@ def test_the_second_job_finds_the_weights_of_the_first_in_the_cache(
     assert (place / "claim" / "huggingface" / "patterns").is_dir()
 
 
-def test_each_prompt_is_a_png_of_its_own(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_prompt_has_its_own_png(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run(place, monkeypatch, prompts=["a", "b", "c"])
     images = [path.read_bytes() for path in sorted((place / "artifacts" / "images").iterdir())]
     assert len(set(images)) == 3

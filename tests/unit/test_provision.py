@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""examples/provision.py as a person runs it, on hosts that are this machine."""
+"""examples/provision.py as a person runs it, with this machine as all hosts."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def here(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "my.ini").write_text(
         f"[all]\na\nb\n[all:vars]\nansible_connection=local\nansible_python_interpreter={sys.executable}\n"
     )
-    # Ansible's sockets don't bear the long paths of pytest.
+    # Ansible's sockets don't support the long paths of pytest.
     with tempfile.TemporaryDirectory(prefix="t") as temporary:
         (tmp_path / "temporary").symlink_to(temporary)
         yield tmp_path
@@ -85,7 +85,7 @@ def left_behind(here: Path, seconds: float = 0) -> list[str]:
     [(GOOD, "successful", 0), (BAD, "failed", 2), (SILENT, "unreachable", 4)],
     ids=["successful", "failed", "unreachable"],
 )
-def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str, code: int) -> None:
+def test_the_exit_status_shows_the_result(here: Path, tasks: str, status: str, code: int) -> None:
     ended, output = provision(here, "--playbook", playbook(here, tasks))
     assert ended == code
     found = report(here)
@@ -96,7 +96,7 @@ def test_the_exit_status_tells_how_it_ended(here: Path, tasks: str, status: str,
     assert left_behind(here, seconds=5) == []
 
 
-def test_preflight_that_explains_unreachable_hosts_does_not_hide_them(here: Path) -> None:
+def test_unreachable_hosts_are_reported_even_if_preflight_explains_them(here: Path) -> None:
     (here / "ssh").write_text(programs.SSH)
     (here / "ssh").chmod(0o755)
     hosts = "[control_plane]\na ansible_host=192.0.2.1\n[workers]\nb ansible_host=192.0.2.2\n"
@@ -108,13 +108,13 @@ def test_preflight_that_explains_unreachable_hosts_does_not_hide_them(here: Path
     assert "can't be reached" in output
 
 
-def test_the_environment_of_python_need_not_be_active(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_environment_does_not_have_to_be_activated(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", os.defpath)
     ended, output = provision(here, "--playbook", playbook(here, GOOD))
     assert ended == 0, output
 
 
-def test_an_error_is_shown_once_and_as_it_is(here: Path) -> None:
+def test_an_error_is_shown_once_and_unchanged(here: Path) -> None:
     _status, output = provision(here, "--playbook", playbook(here, BAD), "--limit", "b")
     assert output.count("[b]no[/b] luck") == 1
     assert set(report(here)["hosts"]) == {"b"}
@@ -132,7 +132,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("arguments", "inventory", "complaint"), WRONG.values(), ids=WRONG)
-def test_wrong_input_is_an_error_of_its_own(here: Path, arguments: list[str], inventory: str, complaint: str) -> None:
+def test_invalid_input_has_its_own_exit_status(
+    here: Path, arguments: list[str], inventory: str, complaint: str
+) -> None:
     playbook(here, GOOD)
     ended, output = provision(here, *arguments, inventory=inventory)
     assert (ended, complaint in output.replace("\n", " ")) == (3, True), output
@@ -140,20 +142,20 @@ def test_wrong_input_is_an_error_of_its_own(here: Path, arguments: list[str], in
 
 
 @pytest.mark.parametrize("before", ["{broken", "[]", '{"status": "failed"}'])
-def test_an_earlier_report_that_cannot_be_read_is_replaced(here: Path, before: str) -> None:
+def test_an_unreadable_earlier_report_is_replaced(here: Path, before: str) -> None:
     (here / "gpulab-runs").mkdir()
     (here / "gpulab-runs" / "report.json").write_text(before)
     ended, _output = provision(here, "--playbook", playbook(here, GOOD))
     assert (ended, report(here)["status"]) == (0, "successful")
 
 
-def test_help_is_no_error(here: Path) -> None:
+def test_help_exits_successfully(here: Path) -> None:
     ended, output = provision(here, "--help")
     assert ended == 0
     assert "130 canceled" in output
 
 
-def test_extra_variables_arrive_and_artifacts_are_kept_for_oneself(here: Path) -> None:
+def test_extra_variables_are_passed_and_artifacts_are_private(here: Path) -> None:
     tasks = '    - name: Tell\n      ansible.builtin.debug:\n        msg: "x is {{ x }}"\n'
     for value in ("1", "2"):
         ended, output = provision(here, "--playbook", playbook(here, tasks), "-e", f"x={value}", "--artifacts", "kept")
@@ -172,10 +174,10 @@ def terminal(here: Path, *arguments: str) -> pexpect.spawn:
 
 
 def at_the_password(child: pexpect.spawn) -> None:
-    """Wait until the password is being read.
+    """Wait until the password is read.
 
-    What is typed before the echo is off may be thrown away with it, and Python notes a signal that arrives just before
-    the read without acting on it, until the next one.
+    Input before the echo is turned off may be discarded, and a signal shortly before the read only takes effect with
+    the next one.
     """
     child.expect("sudo password: ")
     assert child.waitnoecho(timeout=60)
@@ -192,7 +194,7 @@ def end_of(child: pexpect.spawn) -> int | None:
     return status
 
 
-def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> None:
+def test_ctrl_c_leaves_nothing_behind_and_the_next_run_continues(here: Path) -> None:
     child = terminal(here, "--playbook", playbook(here, CHANGES + SLOW))
     child.expect("Do it all")
     child.expect("Take long")
@@ -210,7 +212,7 @@ def test_ctrl_c_leaves_nothing_behind_and_the_next_run_goes_on(here: Path) -> No
     assert report(here)["hosts"]["a"]["changed"] == 0
 
 
-def test_an_ansible_that_did_not_hear_the_first_time_is_asked_again(here: Path) -> None:
+def test_an_ansible_that_ignores_the_first_signal_gets_another_one(here: Path) -> None:
     (here / "callback_plugins").mkdir()
     (here / "callback_plugins" / "deaf.py").write_text(DEAF)
     child = terminal(here, "--playbook", playbook(here, SLOW))
@@ -231,7 +233,7 @@ def test_a_second_ctrl_c_does_not_wait(here: Path) -> None:
     assert left_behind(here, seconds=5) == []
 
 
-def test_ctrl_c_at_the_password_ends_before_anything_began(here: Path) -> None:
+def test_ctrl_c_at_the_password_prompt_ends_before_anything_starts(here: Path) -> None:
     child = terminal(here, "--playbook", playbook(here, GOOD), "-K")
     at_the_password(child)
     child.sendintr()
@@ -253,7 +255,7 @@ def test_the_password_reaches_ansible_and_no_file(here: Path) -> None:
     assert [path for path in written if "open sesame" in path.read_text(errors="replace")] == []
 
 
-def test_a_terminal_shows_a_bar_for_each_host(here: Path) -> None:
+def test_a_terminal_shows_a_progress_bar_for_each_host(here: Path) -> None:
     slow = SLOW.replace("600", "2")
     child = terminal(here, "--playbook", playbook(here, GOOD + slow))
     child.expect(r"a\b.*Do it all .*0:00:0\d.*Take long")

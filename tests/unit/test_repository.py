@@ -1,4 +1,4 @@
-"""What can drift in the repository itself."""
+"""Rules for the repository itself."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def test_every_long_test_belongs_to_exactly_one_group() -> None:
 
 def test_every_group_has_its_tests() -> None:
     groups = re.search(r"^GROUPS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    # They run the unit tests, and molecule.
+    # These groups run the unit tests and molecule.
     others = {"older", "scenarios"}
     assert groups and [name for name in groups[1].split() if name not in others] == list(makefile_groups())
 
 
-def test_make_knows_the_labs_of_the_long_tests_so_that_ci_removes_them() -> None:
+def test_make_knows_the_labs_of_the_long_tests_so_that_ci_can_remove_them() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "tests" / "integration").glob("*.py"))
     listed = re.search(r"^LABS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert listed and set(listed[1].split()) == set(re.findall(r'(?:running|reserved)\("([a-z0-9-]+)"', sources))
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-def test_make_knows_what_the_readme_promises() -> None:
+def test_make_has_the_targets_in_the_readme() -> None:
     printed = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for target in ("lab", "train", "test", "test-all", "lint", "bench", "lab-down", "clean"):
         assert f"make {target} " in printed
 
 
-def test_shell_scripts_parse() -> None:
+def test_shell_scripts_are_valid() -> None:
     for name in (".ci/run", ".ci/make-venv", "tests/bench/by_hand.sh"):
         text = (ROOT / name).read_text()
         shell = shlex.split(text.splitlines()[0].removeprefix("#!"))[-1]
@@ -61,9 +61,9 @@ def test_shell_scripts_parse() -> None:
 
 
 def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Return the tasks of a playbook or a file of tasks, those in blocks too, and what includes apply.
+    """Return the tasks of a playbook or a task file, including those in blocks and the keywords that includes apply.
 
-    Tasks have what their play says of becoming root.
+    Tasks have the `become` settings of their play.
     """
     for entry in entries:
         yield entry
@@ -78,8 +78,8 @@ def tasks(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 yield {**of_play, **task, "vars": {**become, **(task.get("vars") or {})}}
 
 
-def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
-    """A keyword loses against ``ansible_become`` in an inventory, a variable of the task does not."""
+def test_tasks_delegated_to_where_the_api_is_used_never_become_root() -> None:
+    """``ansible_become`` in an inventory overrides a keyword, but not a variable of the task."""
     kept, found = ("localhost", "{{ cluster_api_delegate }}"), 0
     for path in sorted([*ROOT.glob("roles/*/tasks/*.yml"), *ROOT.glob("playbooks/**/*.yml")]):
         for task in tasks(yaml.safe_load(path.read_text()) or []):
@@ -93,7 +93,7 @@ def test_what_runs_where_the_api_is_asked_never_becomes_root() -> None:
 
 
 def test_every_playbook_that_changes_the_cluster_holds_its_lease() -> None:
-    # The first two change nothing; a training is a job, and may take days.
+    # plan and report change nothing; a training is a job, and may take days.
     others = {"plan", "report", "train"}
     texts = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "playbooks").glob("*.yml")}
     asking = {name for name, text in texts.items() if "gpulab.kubernetes.cluster_api" in text}
@@ -101,7 +101,7 @@ def test_every_playbook_that_changes_the_cluster_holds_its_lease() -> None:
         assert {name for name, text in texts.items() if part in text} == asking - others, part
 
 
-def test_no_role_reads_the_private_names_of_another() -> None:
+def test_no_role_reads_private_variables_of_another_role() -> None:
     roles = sorted((path.name for path in (ROOT / "roles").iterdir()), key=len, reverse=True)
     private = re.compile(rf"(?<![a-z0-9_])__?({'|'.join(roles)})_[a-z]")
     found = {
@@ -116,8 +116,8 @@ def test_no_role_reads_the_private_names_of_another() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
-def test_few_private_variables_of_a_role_hold_logic() -> None:
-    """Logic is a condition, a comparison, a loop or two filters: what has more of it belongs into a filter."""
+def test_few_private_variables_of_a_role_contain_logic() -> None:
+    """Logic means a condition, a comparison, a loop or two filters; more of it belongs into a filter plugin."""
     found: dict[str, int] = {}
     for path in (ROOT / "roles").glob("*/vars/**/*.yml"):
         variables = yaml.safe_load(path.read_text()) or {}
@@ -153,8 +153,8 @@ def test_every_role_names_the_supported_distributions() -> None:
         assert {(each["name"], version) for each in platforms for version in each["versions"]} == supported, path
 
 
-def test_filters_load_no_client_of_the_api() -> None:
-    """Ansible loads all filters of a collection in every run, and the client takes half a second."""
+def test_filters_do_not_import_the_api_client() -> None:
+    """Ansible loads all filters of a collection in every run, and importing the client takes half a second."""
     names = [f"{PLUGINS}.filter.{path.stem}" for path in (ROOT / "plugins/filter").glob("*.py")]
     load = f"[importlib.import_module(name) for name in {names!r}]"
     code = f"import importlib, sys; {load}; print('kubernetes' in sys.modules)"
@@ -168,7 +168,7 @@ def test_example_inventories_leave_becoming_root_to_the_playbooks() -> None:
     assert files and [path for path in files if "ansible_become" in path.read_text()] == []
 
 
-def test_words_that_are_not_of_the_vocabulary_are_found(tmp_path: Path) -> None:
+def test_words_outside_of_the_vocabulary_are_found(tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("words", ROOT / "tests" / "sanity" / "words.py")
     assert spec and spec.loader
     words = importlib.util.module_from_spec(spec)

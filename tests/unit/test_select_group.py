@@ -1,4 +1,4 @@
-"""Which group of long tests CI selects for a change."""
+"""The group of long tests that CI selects for a change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import select_group
 from select_group import ROOT, Table
 
 SPECS = ("tests/integration/specs", "lab/specs")
-# Parts of the lab that are built in more than about five minutes (lab/parts.py). `make test` builds torch.
+# Parts of the lab that take more than about five minutes to build (lab/parts.py). `make test` builds torch.
 SLOW = {"docker", "minikube", "kicbase", "ee", "wandb", "wandb-job"}
 
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("make", "git"))), reason="make or git is not installed")
@@ -26,7 +26,7 @@ def table() -> Table:
 
 @pytest.fixture(scope="module")
 def files() -> list[str]:
-    """Return the files of the repository, those that are new and not yet committed too."""
+    """Return the files of the repository, including new ones that are not committed yet."""
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
     return [name for name in listed if (ROOT / name).exists()]
@@ -39,15 +39,15 @@ def files() -> list[str]:
         # A prefix ends at a slash.
         ("roles/cluster_api/tasks/main.yml", ["growing", "hostile", "patience", "runner"]),
         ("roles/new_role/tasks/main.yml", ["check-mode", "growing", "interrupted"]),
-        # The last row counts, whatever is above it.
+        # The last matching row takes precedence.
         ("plugins/module_utils/_nvidia/sharing.py", ["sharing"]),
         ("plugins/module_utils/_nvidia/xid.py", ["faults", "health", "kit"]),
-        # What belongs to a module, wherever it is.
+        # The files of a module, in any directory.
         ("plugins/module_utils/_states/nvidia_mig.py", ["sharing"]),
         ("plugins/modules/wandb_queue.py", ["launch", "tutorial"]),
-        ("plugins/filter/wandb_queues.py", ["launch", "tutorial"]),
+        ("plugins/filter/wandb.py", ["launch", "tutorial"]),
         ("plugins/plugin_utils/_inventory/wandb_x.py", ["first-run", "wrong-input"]),
-        # The Makefile names the tests of each group.
+        # The Makefile lists the tests of each group.
         ("tests/integration/test_second_run.py", ["check-mode"]),
         ("tests/integration/test_launch_agent.py", ["launch"]),
         ("tests/integration/specs/vm.yml", ["vm"]),
@@ -56,9 +56,7 @@ def files() -> list[str]:
         ("tests/unit/test_select_group.py", None),
     ],
 )
-def test_a_path_has_the_groups_of_the_last_row_that_matches_it(
-    table: Table, path: str, groups: list[str] | None
-) -> None:
+def test_a_path_has_the_groups_of_the_last_matching_row(table: Table, path: str, groups: list[str] | None) -> None:
     assert table.groups_of(path) == groups
 
 
@@ -75,7 +73,7 @@ def test_a_path_has_the_groups_of_the_last_row_that_matches_it(
         (["tests/integration/test_slow.py"], ["a", "b", "c"], ["slow"]),
     ],
 )
-def test_candidates_are_the_groups_of_all_paths_that_ci_has_the_time_for(
+def test_candidates_are_all_groups_of_changed_paths_that_fit_the_time_limit_of_ci(
     changed: list[str], candidates: list[str], left_out: list[str]
 ) -> None:
     rows = {"lab/": [], "roles/x": ["b"], "roles/y": ["b", "a"], "roles/z": ["slow"]}
@@ -83,27 +81,27 @@ def test_candidates_are_the_groups_of_all_paths_that_ci_has_the_time_for(
     assert Table(rows, {"slow": "takes long"}, tests).candidates(changed) == (candidates, left_out)
 
 
-def test_the_commit_selects_each_candidate_equally_often() -> None:
+def test_commits_select_each_candidate_equally_often() -> None:
     selected = [select_group.select(f"{number:07x}{'0' * 33}", ["a", "b", "c"]) for number in range(300)]
     assert {name: selected.count(name) for name in "abc"} == {"a": 100, "b": 100, "c": 100}
 
 
-def test_every_group_of_the_table_exists_and_is_named(table: Table) -> None:
+def test_every_group_in_the_table_exists_and_is_used(table: Table) -> None:
     named = {group for groups in table.rows.values() for group in groups} | table.too_long.keys()
     assert named - table.tests.keys() == set()
-    # CI would select the others, but never because of what a change touches.
+    # CI would never select other groups because of a changed path.
     assert table.tests.keys() - named == set()
 
 
-def test_every_row_is_about_a_file(table: Table, files: list[str]) -> None:
-    """A row is of no use if nothing has its path, or if a later row matches all that it does."""
+def test_every_row_matches_a_file(table: Table, files: list[str]) -> None:
+    """A row is useless if no file matches it, or if a later row matches the same files."""
     prefixes = {name: [prefix for prefix in table.rows if select_group.matches(prefix, name)] for name in files}
     used = {found[-1] for found in prefixes.values() if found}
-    # The defaults are there for what will be added.
+    # The defaults are for files that will be added.
     assert table.rows.keys() - used - {"lab/", "playbooks/", "plugins/", "roles/"} == set()
 
 
-def test_what_a_lab_can_test_has_a_row(table: Table, files: list[str]) -> None:
+def test_everything_that_a_lab_can_test_has_a_row(table: Table, files: list[str]) -> None:
     where = ("roles/", "playbooks/", "plugins/", "lab/", "molecule/", "awx/", "inventories/")
     concerned = [name for name in files if name.startswith((*where, "tests/integration/"))]
     pages = [
@@ -113,7 +111,7 @@ def test_what_a_lab_can_test_has_a_row(table: Table, files: list[str]) -> None:
     assert pages and [name for name in concerned if table.groups_of(name) is None] == []
 
 
-def test_every_role_and_playbook_has_a_row_of_its_own(table: Table) -> None:
+def test_every_role_and_playbook_has_its_own_row(table: Table) -> None:
     roles = [f"roles/{path.name}/" for path in (ROOT / "roles").iterdir()]
     books = [f"playbooks/{path.name}" for path in (ROOT / "playbooks").glob("*.yml") if path.name != "site.yml"]
     default = ("roles/", "playbooks/")
@@ -136,7 +134,7 @@ def _text(name: str) -> str:
     return (ROOT / "tests" / "integration" / name).read_text(encoding="utf-8")
 
 
-def test_ci_selects_no_group_that_builds_for_long(table: Table) -> None:
+def test_ci_selects_no_group_with_a_long_build(table: Table) -> None:
     for group in table.selectable:
         calls = re.findall(r"lab_command\(\"build\"(.*)\)\n", "".join(map(_text, table.tests[group])))
         built = {name for call in calls for name in re.findall(r"[a-z-]+", call)}
@@ -158,7 +156,7 @@ def git(tmp_path: Path) -> Callable[..., str]:
 
 
 def commit(git: Callable[..., str], message: str) -> str:
-    """Make a commit, and return its hash."""
+    """Create a commit and return its hash."""
     git("commit", "--allow-empty", f"--message={message}")
     return git("rev-parse", "HEAD")
 
@@ -173,24 +171,24 @@ def test_a_change_starts_at_the_first_parent(git: Callable[..., str], tmp_path: 
     assert select_group.base(tmp_path) == first
 
 
-def test_a_change_starts_where_its_branch_left_the_upstream(git: Callable[..., str], tmp_path: Path) -> None:
+def test_a_change_starts_where_its_branch_left_the_upstream_branch(git: Callable[..., str], tmp_path: Path) -> None:
     first = git("rev-parse", "HEAD")
     ahead = commit(git, "second")
     git("update-ref", "refs/remotes/origin/main", ahead)
     git("symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main")
-    # All that main has is pushed.
+    # Everything on main is pushed.
     assert select_group.base(tmp_path) == first
     git("checkout", "--quiet", "-b", "topic", first)
     commit(git, "one")
     tip = commit(git, "two")
     assert select_group.base(tmp_path) == first
-    # The branch is pushed, too, and CI checks its commit out.
+    # The branch is pushed, too, and CI checks out its commit.
     git("update-ref", "refs/remotes/origin/topic", tip)
     git("checkout", "--quiet", "--detach", tip)
     assert select_group.base(tmp_path) == first
 
 
-def test_a_change_starts_at_the_upstream_of_its_branch_before_that_of_the_clone(
+def test_the_upstream_of_a_branch_takes_precedence_over_the_clones_default_branch(
     git: Callable[..., str], tmp_path: Path
 ) -> None:
     git("remote", "add", "origin", "https://git.example.org/x.git")
@@ -205,7 +203,7 @@ def test_a_change_starts_at_the_upstream_of_its_branch_before_that_of_the_clone(
     assert select_group.base(tmp_path) == pushed
 
 
-def test_ci_base_comes_first_and_must_be_in_the_clone(git: Callable[..., str], tmp_path: Path) -> None:
+def test_ci_base_takes_precedence_and_must_be_in_the_clone(git: Callable[..., str], tmp_path: Path) -> None:
     first = git("rev-parse", "HEAD")
     git("checkout", "--quiet", "-b", "topic")
     commit(git, "one")

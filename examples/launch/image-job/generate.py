@@ -1,6 +1,6 @@
-"""An image generation job in miniature: "weights" from a cache, and one PNG per prompt.
+"""A minimal image generation job: "weights" from a cache, and one PNG per prompt.
 
-It needs wandb only, and stands in for a diffusion model where that takes too long: the images are patterns.
+It only needs wandb, and replaces a slow diffusion model: the images are patterns.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from wandb import env
 
 SIZE = 64
 CONFIG = {"model_id": "gpulab/pattern", "prompts": ["a bee", "two giraffes"], "seconds": 0}
-# Where Hugging Face keeps its models, too.
+# The directory in which Hugging Face also keeps its models.
 CACHE = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
 
 
 def weights(model: str) -> tuple[bytes, bool]:
-    """Return the weights, and whether an earlier job has left them in the cache."""
+    """Return the weights, and whether they were cached by an earlier job."""
     path = CACHE / "patterns" / f"{model.replace('/', '--')}.bin"
     if path.is_file():
         return path.read_bytes(), True

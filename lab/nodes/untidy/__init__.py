@@ -1,6 +1,6 @@
-"""What makes a booted node as untidy as its spec says; the scripts next to this file run on the node as root.
+"""Make a booted node as untidy as its spec requires; the scripts next to this file run on the node as root.
 
-Host name, /tmp, networks and the archive with the kernel's headers are there from the first boot on: machine.py.
+Host name, /tmp, networks and the archive with kernel headers are set up before the first boot: machine.py.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from lab.nodes.image import USER
 from lab.nodes.spec import Node
 
 _SCRIPTS = Path(__file__).resolve().parent
-# minikube's node image has the same.
+# minikube's node image uses the same file.
 _NFS_CLIENT = paths.REPOSITORY / "lab" / "depot" / "kicbase" / "mount.nfs"
-# Packages of the depot that a machine has already, by where upstream's repositories have them; and their place there.
+# Depot packages that are preinstalled on a machine -> their path in the depot, as in upstream's repositories.
 _DEPOT = {
     "cuda-keyring": "developer.download.nvidia.com/compute/cuda/repos/{system}/x86_64/cuda-keyring_*.deb",
     "docker-ce": "download.docker.com/linux/{id}/dists/{codename}/pool/stable/amd64/containerd.io_*.deb",
@@ -28,7 +28,7 @@ _NEWER = "/root/lab-packages"
 
 @dataclass(frozen=True)
 class Step:
-    """One script of a node: what it does, in words, its file, and its environment."""
+    """A script for a node: its description, its file, and its environment."""
 
     doing: str
     script: str
@@ -36,7 +36,7 @@ class Step:
 
 
 def steps(node: Node, *, password: str = "", depot: str = "") -> list[Step]:
-    """Return what is to be done on a booted node, in this order: what needs apt comes before what disturbs it."""
+    """Return the steps for a booted node in order: those that need apt come before those that break something."""
     untidy = node.untidy
     found = [Step("turning systemd-resolved on", "resolved.sh")] if untidy.resolved else []
     # The keyring's source is the depot, which doesn't answer yet.
@@ -58,7 +58,7 @@ def steps(node: Node, *, password: str = "", depot: str = "") -> list[Step]:
 
 
 def apply(node: Node, container: str, *, password: str = "", depot: str = "") -> None:
-    """Do it all on a booted node. Raises LabError where the depot lacks a package, DepotError where a script fails."""
+    """Run all steps on a booted node. Raises LabError if the depot lacks a package, DepotError if a script fails."""
     if node.untidy.kernel:
         kernel.give(container, node.untidy.kernel)
     for name in sorted(node.untidy.preinstalled):
@@ -67,7 +67,7 @@ def apply(node: Node, container: str, *, password: str = "", depot: str = "") ->
             podman.execute(container, ["mkdir", "-p", f"{_NEWER}/{name}"], doing=f"making room on {node.name}")
             podman.run("cp", package, target, doing=f"giving {node.name} {package.name}")
     for step in steps(node, password=password, depot=depot):
-        # Through a file that only root reads, and not among the arguments, which any user of the machine sees.
+        # In a file that only root can read, rather than in arguments, which all users can see.
         text = "".join(f"export {key}={_quoted(value)}\n" for key, value in step.environment.items())
         script = (text + (_SCRIPTS / step.script).read_text()).encode()
         argv = ["exec", "--interactive", container, "bash", "-eu", "-s"]
@@ -79,7 +79,7 @@ def _quoted(value: str) -> str:
 
 
 def _packages(name: str, container: str) -> list[Path]:
-    """Return the depot's packages that are put on a node under one name of `preinstalled`."""
+    """Return the depot's packages for one name of `preinstalled`."""
     if name not in _DEPOT:
         return []
     release = dict(

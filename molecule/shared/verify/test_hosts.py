@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import containerd_config
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import containerd_config
 
 HELD = {"containerd.io", "cri-tools", "kubeadm", "kubectl", "kubelet", "kubernetes-cni"}
 HELD_GPU = {"nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container1"}

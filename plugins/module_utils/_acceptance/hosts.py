@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What hosts said about themselves, from the options of the module gpu_acceptance. Pure."""
+"""Parse the hosts' data in the options of the module gpu_acceptance. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .target import Gpu, Host
 
 
 def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
-    """Hosts from the module's option ``nodes``."""
+    """Return the hosts in the module's option ``nodes``."""
     return [
         Host(
             node=entry["name"],
@@ -39,7 +39,7 @@ def read_hosts(entries: Iterable[Mapping[str, Any]]) -> list[Host]:
 
 
 def _parts(gpu: Mapping[str, Any], sharing: Mapping[str, Any]) -> list[Gpu]:
-    """What pods are given of a GPU."""
+    """Return what pods can get of a GPU: the GPU, or its MIG devices."""
     if not gpu.get("uuid"):
         return []
     model, amounts = gpu.get("name") or "", sharing.get("amounts") or {}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is remembered of a verification: a ConfigMap for each node, deleted with its Node, and one for the pod network.
+"""Store verifications: a ConfigMap for each node, deleted with its Node, and one for the pod network.
 
-Any controller finds them, and they are deleted with the cluster.
+Any controller can read them, and they are deleted with the cluster.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ Entry = dict[str, Any]
 
 _NAMESPACE = "kube-system"
 _PATH = f"/api/v1/namespaces/{_NAMESPACE}/configmaps"
-# Earlier versions wrote the whole report into one ConfigMap, which has no room for the hosts of a large cluster.
+# Earlier versions stored the whole report in one ConfigMap, which is too small for large clusters.
 FORMER, _FORMER_KEY = "gpulab-acceptance", "report"
 NETWORK = "gpulab-acceptance-network"
 _KEY, _FORMAT = "verification", 1
 _LONGEST_NAME = 253
 _PAGE, _CONNECTIONS = 500, 4
-# Bounds of what is kept: a node may have 16 GPUs with 7 MIG devices each, a cluster 5,000 nodes.
+# Limits of stored data: a node may have 16 GPUs with 7 MIG devices each, a cluster 5,000 nodes.
 _DEVICES, _PROBLEMS, _NODES, _COUNT = 128, 100, 5000, 100_000
 _LETTERS, _OUTPUT = 500, 2000
 _STATES = {"proven": ("pod", "check_output"), "in_use": ("pod",), "missing": ("kind", "reason")}
-# Unanswered, or refused whatever the ConfigMap is.
+# Statuses of errors that do not depend on the ConfigMap: no response, or not permitted.
 _OF_ALL = (0, 401, 403)
 
 
 class Memory:
-    """The memory of one cluster. ``warnings`` are sentences about what could not be read or written."""
+    """The stored verifications of one cluster. ``warnings`` are sentences about read and write errors."""
 
     def __init__(self, api: Api, uids: Mapping[str, str]) -> None:
-        """``uids``: those of the cluster's nodes, by name."""
+        """Take the uids of the cluster's nodes by name."""
         self._api, self._uids = api, dict(uids)
         self.warnings: list[str] = []
         selector = ",".join(f"{key}={value}" for key, value in LABELS.items())
@@ -51,7 +51,7 @@ class Memory:
         self.network: Entry = self._read(NETWORK, _KEY, _network, "the pod network is") or self._former["network"]
 
     def entry(self, node: str) -> Entry:
-        """What is remembered of a node, empty for nothing."""
+        """Return the stored verification of a node, empty if there is none."""
         name, uid = config_map_name(node), self._uids.get(node)
         if uid and _owner(self._stored.get(name, {})) in (uid, ""):
             return self._read(name, _KEY, _node, f"the GPUs of {node} are") or self._former["hosts"].get(node, {})
@@ -59,7 +59,7 @@ class Memory:
         return {}
 
     def changes(self, entries: Mapping[str, Entry], network: Mapping[str, Any]) -> list[Entry]:
-        """The ConfigMaps that differ from what is stored; nodes that the cluster does not have are left out."""
+        """Return the ConfigMaps that differ from the stored ones; nodes that the cluster does not have are skipped."""
         former = self._former["hosts"]
         hosts = {**{node: former[node] for node in former if config_map_name(node) not in self._stored}, **entries}
         wanted = [
@@ -71,9 +71,9 @@ class Memory:
         return [body for body in wanted if body and not self._is_stored(body)]
 
     def save(self, bodies: list[Entry]) -> bool:
-        """Write ConfigMaps, then delete that of earlier versions; returns whether anything has changed.
+        """Write ConfigMaps, then delete that of earlier versions; return whether anything has changed.
 
-        An error is a warning: what was proven is not lost with it.
+        Errors become warnings, so that the verification itself is not lost.
         """
         written: list[str] = []
         failed: list[tuple[str, ApiError]] = []
@@ -114,7 +114,7 @@ class Memory:
         return True
 
     def _read(self, name: str, key: str, read: Callable[[Any], Entry], what: str) -> Entry:
-        """What a ConfigMap holds, empty if there is none or if it can't be read."""
+        """Return the content of a ConfigMap, empty if it is missing or invalid."""
         if name not in self._stored:
             return {}
         try:
@@ -128,7 +128,7 @@ class Memory:
             return {}
 
     def _body(self, name: str, read: Callable[[Any], Entry], entry: Mapping[str, Any], node: str = "") -> Entry:
-        """The ConfigMap, empty if there is more than it may hold."""
+        """Return the ConfigMap, empty if the limits are exceeded."""
         try:
             text = json.dumps(
                 {"format": _FORMAT, **read({"format": _FORMAT, **entry})}, sort_keys=True, separators=(",", ":")
@@ -155,7 +155,7 @@ class Memory:
 
 
 def config_map_name(node: str) -> str:
-    """The name of a node's ConfigMap. Both are DNS subdomains of at most 253 characters."""
+    """Return the name of a node's ConfigMap. Both are DNS subdomains of at most 253 characters."""
     name = f"{FORMER}.{node}"
     if len(name) <= _LONGEST_NAME:
         return name
@@ -164,19 +164,19 @@ def config_map_name(node: str) -> str:
 
 
 def _answers_alike(error: ApiError) -> bool:
-    """Whether an API that gave this error will not accept the next ConfigMap either."""
+    """Return whether the next ConfigMap would fail with the same error."""
     return error.passing or error.status in _OF_ALL
 
 
 def _owner(config_map: Mapping[str, Any]) -> str:
-    """The UID of the node that it belongs to, empty for none."""
+    """Return the UID of the owner node, empty if there is none."""
     owners = config_map.get("metadata", {}).get("ownerReferences")
     owner = owners[0] if isinstance(owners, list) and owners else None
     return str(owner.get("uid", "")) if isinstance(owner, dict) else ""
 
 
 def _node(value: Any) -> Entry:
-    """What is remembered of a node: the known fields alone, within bounds. Raises ValueError for anything else."""
+    """Return the known fields of a node's verification, within limits. Raise ValueError for other data."""
     entry = _versioned(value)
     isolation = _object(entry, "isolation")
     if isolation:
@@ -188,14 +188,14 @@ def _node(value: Any) -> Entry:
         "pods": _count(entry, "pods"),
         "isolation": isolation,
         "problems": _problems(entry),
-        # The latest ones are those that are there.
+        # Present GPUs come first, so the limit drops lost ones.
         "known": {_short(uuid): _short(name) for uuid, name in list(_object(entry, "known").items())[:_DEVICES]},
         "known_count": _count(entry, "known_count"),
     }
 
 
 def _network(value: Any) -> Entry:
-    """What is remembered of the pod network, in the same way."""
+    """Return the known fields of the pod network's verification, within limits."""
     entry = _versioned(value)
     dials = _list(entry, "pod_to_pod", 2 * _NODES)
     return {
@@ -210,7 +210,7 @@ def _network(value: Any) -> Entry:
 
 
 def _former(value: Any) -> Entry:
-    """The same of a whole report, as earlier versions stored it."""
+    """Return the verifications in a whole report, as earlier versions stored it."""
     hosts = {}
     for node, raw in _object(value, "hosts").items():
         entry = {"proven_at": "", **_object(raw), "format": _FORMAT}
@@ -263,7 +263,7 @@ def _text(entry: Any, key: str, most: int = _LETTERS) -> str:
 
 
 def _short(value: Any, most: int = _LETTERS, key: str = "a value") -> str:
-    """A text of at most so many characters, all of which can be printed."""
+    """Return a printable text, truncated to the limit."""
     if not isinstance(value, str):
         raise ValueError(f"{key} is not a text")
     return value[:most].encode("utf-8", "replace").decode()

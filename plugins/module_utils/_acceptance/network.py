@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verifies the pod network: pods dial each other across nodes, a Service by its address, and by its name."""
+"""Verify the pod network: pods connect to each other across nodes, and to a Service by address and name."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .pods import PORT, SERVICE
 from .problems import problem
 from .run import PodProof, Run, in_parallel
 
-# kube-proxy and the DNS server need a moment to learn of a new Service. All dials share it, or else a few nodes that
-# answer nothing would use up the time of the others. Later, a failure must last for the second time.
+# kube-proxy and DNS need a moment to learn of a new Service. This time is common to all connections; otherwise a few
+# silent nodes would use up the time for the others. After it, a failure must persist for the second time.
 _SETTLING, _AGAIN = 60, 10
 
 
 def pairs(nodes: Sequence[str]) -> list[tuple[str, str]]:
-    """A ring through all nodes, in both directions: each node sends to and hears from others, in few requests."""
+    """Return a ring through all nodes, in both directions: each node sends and receives, in few requests."""
     ring = [(node, nodes[(place + 1) % len(nodes)]) for place, node in enumerate(nodes)]
     return list(dict.fromkeys([*ring, *((there, here) for here, there in ring)])) if len(nodes) > 1 else []
 
 
 def answer(text: str) -> tuple[bool, str]:
-    """Whether a dial got through, and what it said (agnhost netexec, /dial)."""
+    """Return whether a connection succeeded, and its response (agnhost netexec, /dial)."""
     try:
         told = json.loads(text)
         if told.get("responses"):
@@ -37,7 +37,7 @@ def answer(text: str) -> tuple[bool, str]:
 
 
 class Network:
-    """Dials from pod to pod through the API's proxy."""
+    """Connects pods to each other through the API's proxy."""
 
     def __init__(self, api: Api, run: Run, namespace: str) -> None:
         self._api = api
@@ -47,7 +47,7 @@ class Network:
         self._settled = 0.0
 
     def verify(self) -> dict[str, Any]:
-        """The report's part about the network; every failure is in ``problems``."""
+        """Return the report's section about the network; all failures are in ``problems``."""
         pods = {proof.node: proof for proof in self._run.of("network")}
         problems = [
             problem("network_pod_failed", proof.node, f"the pod of the network check failed: {proof.trouble}")

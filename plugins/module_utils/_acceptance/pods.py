@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that a verification is made of, and what their logs say. Pure."""
+"""The pods of a verification and the parsing of their logs. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": PART}
 CHECK, HOLD = "check", "hold"
 SERVICE, PORT = "network", 8080
 
-# Pulling the image takes as long on one node as on many, which do it simultaneously. The API creates pods in turn.
+# Nodes pull the image simultaneously, but the API creates pods one after another.
 _LEAST_TIME, _PODS_PER_SECOND = 300, 4
 
 _END = "acceptance: end of list"
@@ -27,7 +27,7 @@ _ROW = re.compile(r"^((?:GPU|MIG)-[0-9A-Za-z/-]+), (.+)$")
 _PART = re.compile(r"^MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[0-9A-Za-z/-]+)\)$")
 _DEVICE = re.compile(r"^(/dev/nvidia\d+|GPU \d+: .+)$")
 
-# The pod keeps its GPU until it's deleted, so that no GPU can be proven twice.
+# The pod keeps its GPU until it is deleted, so that no GPU can be verified twice.
 _HOLD = f"nvidia-smi --query-gpu=uuid,name --format=csv,noheader && nvidia-smi -L && echo '{_END}' && exec sleep 86400"
 _ISOLATION = (
     'for device in /dev/nvidia[0-9]*; do if [ -e "$device" ]; then echo "$device"; fi; done; '
@@ -37,9 +37,9 @@ _ISOLATION = (
 
 @dataclass(frozen=True)
 class Settings:
-    """``holder``: who runs the verification; ``timeout`` in seconds, 0 for one by the number of GPUs.
+    """Settings; ``holder`` is who runs the verification, ``timeout`` in seconds, 0 to derive it from the GPUs.
 
-    ``tolerations``: those of the pods for which free GPUs are counted; the verification's own tolerate every taint.
+    ``tolerations`` are those of pods for which free GPUs are counted; the verification's own pods tolerate all taints.
     """
 
     namespace: str
@@ -52,7 +52,7 @@ class Settings:
 
 
 def time_limit(timeout: int, gpu_pods: int) -> tuple[int, str]:
-    """Seconds until all pods must have reported, and in words where they come from."""
+    """Return the seconds until all pods must have reported, and a description of how they are derived."""
     if timeout:
         return timeout, "acceptance_timeout"
     words = f"{_LEAST_TIME} s and 1 s for each {_PODS_PER_SECOND} of {gpu_pods} GPU pods; or set acceptance_timeout"
@@ -60,7 +60,7 @@ def time_limit(timeout: int, gpu_pods: int) -> tuple[int, str]:
 
 
 def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> dict[str, Any]:
-    """Runs the image's own check on a GPU, then tells which GPU it was and holds it."""
+    """Return a pod that runs the image's own check on a GPU, then prints which GPU it was and holds it."""
     asks = {"limits": {resource: 1}}
     check = {"name": CHECK, "image": settings.image, "resources": asks}
     hold = {"name": HOLD, "image": settings.image, "command": ["/bin/sh", "-c", _HOLD], "resources": asks}
@@ -68,7 +68,7 @@ def gpu_pod(settings: Settings, node: str, number: int, resource: str = GPU) -> 
 
 
 def isolation_pod(settings: Settings, node: str) -> dict[str, Any]:
-    """Asks for no GPU, but sets the variable that images set to see all of them."""
+    """Return a pod that requests no GPU but sets the variable with which images request all of them."""
     container = {
         "name": CHECK,
         "image": settings.image,
@@ -79,7 +79,7 @@ def isolation_pod(settings: Settings, node: str) -> dict[str, Any]:
 
 
 def network_pod(settings: Settings, node: str) -> dict[str, Any]:
-    """Answers requests, and dials others when asked to."""
+    """Return a pod that answers requests, and connects to other pods on request."""
     container = {
         "name": "netexec",
         "image": settings.network_image,
@@ -117,12 +117,12 @@ def _pod(
 
 
 def ended(log: str) -> bool:
-    """Whether a pod has said all that it has to say."""
+    """Return whether a pod's report is complete."""
     return any(line.strip() == _END for line in log.splitlines())
 
 
 def reported(log: str) -> list[Gpu]:
-    """The GPUs that a pod sees, by nvidia-smi. A part of a GPU shows the GPU, too, which is then not the pod's."""
+    """Return the GPUs that nvidia-smi lists in a pod. With a MIG device it also lists the GPU, which is ignored."""
     parts = [match for match in (_PART.match(line.strip()) for line in log.splitlines()) if match]
     if parts:
         return [Gpu(part[2], part[1]) for part in parts]
@@ -131,11 +131,11 @@ def reported(log: str) -> list[Gpu]:
 
 
 def leaked(log: str) -> list[str]:
-    """What a pod sees that asked for no GPU."""
+    """Return the devices that a pod without a GPU request sees."""
     return [line.strip() for line in log.splitlines() if _DEVICE.match(line.strip())]
 
 
 def last_words(log: str, lines: int = 20) -> str:
-    """The end of a program's output, without empty lines."""
+    """Return the end of a program's output, without empty lines."""
     told = [line.rstrip() for line in log.splitlines() if line.strip() and line.strip() != _END]
     return "\n".join(told[-lines:])

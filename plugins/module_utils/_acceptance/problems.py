@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What acceptance can find wrong, and what to do about each. Data, and how a problem is made of it."""
+"""The problems that acceptance can find, with their remedies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIX = f"Fix the reported problem. {PROVE}"
 _GPU = "Check nvidia-smi and dmesg (Xid, fallen off the bus) on the host; reboot the host when its pods may be stopped."
 _PLUGIN = "Check the device plugin's pod on this node (kubectl logs), and delete the pod to restart it."
 
-# Kind -> what to do; HOST stands for the name of the node.
+# Kind -> remedy; HOST stands for the name of the node.
 REMEDIES = {
     "node_missing": f"Join it: {SITE}. If its name in the cluster differs, set cluster_node_name.",
     "node_not_ready": (
@@ -63,7 +63,7 @@ REMEDIES = {
     "dns_not_reached": f"Check the pods of the cluster's DNS (kubectl --namespace kube-system get pods). {PROVE}",
 }
 
-# What CUDA, NVML or the kernel say in a pod, or to the device plugin -> what to do, where the kind alone does not tell.
+# Messages of CUDA, NVML or the kernel in a pod or the device plugin -> remedy more specific than the kind's.
 _WORDS = (
     (
         r"system not yet initialized|SystemNotReady|SYSTEM_NOT_READY|\berror(?: code)?[ =:(]{1,3}802\b",
@@ -94,7 +94,7 @@ _WORDS = (
     (r"uncorrectable (?:NVLink|ECC) error|ECC uncorrectable", f"{DO_RESET} {PROVE}"),
 )
 
-# Kinds that prove nothing about GPUs and their driver.
+# Kinds of problems that are not evidence about GPUs and their driver.
 _UNRELATED = {
     *("node_missing", "node_not_ready", "host_silent", "containerd_conflict", IMAGE, "isolation_not_proven"),
     *("network_pod_failed", "pod_network_broken", "service_not_reached", "dns_not_reached"),
@@ -102,16 +102,16 @@ _UNRELATED = {
 
 
 def find_remedy(words: str) -> str:
-    """Return what to do about the words of a pod, empty if they are not known."""
+    """Return the remedy for a message of a pod, empty if it is unknown."""
     return next((do for pattern, do in _WORDS if re.search(pattern, words, re.IGNORECASE)), "")
 
 
 def inconclusive(entries: Iterable[Mapping[str, str]]) -> bool:
-    """Whether there are problems in a report, but none that shows anything wrong with a GPU or its driver."""
+    """Return whether a report has problems, but none that shows a fault of a GPU or its driver."""
     kinds = {entry.get("kind", "") for entry in entries}
     return bool(kinds) and kinds <= _UNRELATED
 
 
 def problem(kind: str, host: str, what: str, gpu: str = "", where: str = "", do: str = "") -> Problem:
-    """A problem of a kind of REMEDIES. ``do`` is given where more is known than what to do about any of the kind."""
+    """Return a problem of a kind in REMEDIES. ``do`` replaces the kind's remedy with a more specific one."""
     return Problem(kind, what, where, "", do or REMEDIES[kind].replace("HOST", host), host, gpu)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes the pods of a verification, watches them until each has reported, and takes them away again."""
+"""Create the pods of a verification, wait for their reports, and remove them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from . import pods as manifests
 from .pods import Settings
 from .target import Gpu, Target
 
-# How many requests are in flight at a time.
+# Maximum number of simultaneous requests.
 _CONNECTIONS = 16
-# The last lines of a container can reach its log after its end is known.
+# The last lines of a container may reach its log after it has ended.
 _LOG_GRACE = 10
 
 
@@ -36,7 +36,7 @@ Found = TypeVar("Found")
 
 @dataclass
 class PodProof:
-    """What became of one pod. ``trouble`` is empty as long as nothing is wrong with it."""
+    """The result of one pod. ``trouble`` is empty if there is no problem."""
 
     name: str
     node: str
@@ -55,13 +55,13 @@ class PodProof:
 
 
 class Run:
-    """One verification, from an empty namespace to none."""
+    """One verification, from creating its namespace to removing it."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api = api
         self._settings = settings
         self._own = OwnNamespace(api, settings.namespace, manifests.PART, "acceptance_namespace", settings.holder)
-        # Pods that did not report while the API was away may have done so.
+        # Outages of the API do not count, because pods may have reported during them.
         self._clock = api.clock
         self._began, self._deadline = self._clock(), 0.0
         self.proofs: list[PodProof] = []
@@ -71,11 +71,11 @@ class Run:
         return max(0.0, self._deadline - self._clock())
 
     def namespace(self) -> AbstractContextManager[None]:
-        """A namespace for the verification, which is removed afterwards; so is first what a dead run has left."""
+        """Return a context manager for the verification's namespace; remains of a dead run are removed first."""
         return self._own.created()
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
-        """Make all pods at once, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
+        """Create all pods, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
         limit, limit_words = manifests.time_limit(self._settings.timeout, sum(target.free for target in targets))
         self._settings = replace(self._settings, timeout=limit)
         self._deadline = self._began + limit
@@ -113,11 +113,11 @@ class Run:
         return [proof for proof in self.proofs if proof.kind == kind]
 
     def until(self, good: Callable[[], bool], limit: float, watch: Watch | None = None) -> bool:
-        """Ask repeatedly, until it's good or the time is over; returns whether it is."""
+        """Check repeatedly until ``good`` returns true or the time is over; return its result."""
         return until(good, bool, min(limit, self.remaining), self._clock, watch=watch)
 
     def _create(self, bodies: Iterable[Object]) -> None:
-        """Create the pods of one node, in their order."""
+        """Create the pods of one node, in order."""
         for body in bodies:
             self._own.create(body)
 
@@ -133,7 +133,7 @@ class Run:
             )
 
     def _look_at_all(self, watch: Watch) -> list[str]:
-        """Read what is new; returns the pods whose trouble seldom ends by itself."""
+        """Read new results; return the pods with a problem that is likely to persist."""
         pods = self._own.pods()
         waiting = [proof for proof in self.proofs if not proof.done]
         started = [proof for proof in waiting if objects.phase(pods.get(proof.name, {})) in ("Running", "Succeeded")]
@@ -147,7 +147,7 @@ class Run:
         return final
 
     def _look(self, proof: PodProof, pod: Object | None) -> objects.Trouble | None:
-        """Read a pod's report, if it has one by now, else what ails it."""
+        """Process a pod's report, or return its problem."""
         if pod is None:
             proof.done, proof.trouble = True, f"pod {proof.name} was deleted"
             return None
@@ -173,14 +173,14 @@ class Run:
             return None
         if phase == "Failed" or silent:
             proof.done = True
-            # The first container that failed is the last one that said something.
+            # The first container that failed is the last one with output.
             said = self._own.log(proof.name, manifests.HOLD) if proof.kind == "gpu" else ""
             words = manifests.last_words(said or self._own.log(proof.name, manifests.CHECK))
             proof.trouble += f": {' / '.join(words.splitlines())}" if words else ""
         return trouble
 
     def _start_again(self, proof: PodProof) -> None:
-        """Once, under another name."""
+        """Start the pod again, under another name."""
         self._own.delete_pod(proof.name, gracePeriodSeconds="0")
         proof.body, proof.retried, proof.ended = retry_pod(proof.body), True, None
         proof.log = ""
@@ -188,7 +188,7 @@ class Run:
         self._own.create(proof.body)
 
     def _read(self, proof: PodProof) -> None:
-        """Keep the log of a pod that has said all that it has to say."""
+        """Keep the log of a pod whose report is complete."""
         if proof.kind == "network":
             return
         log = self._own.log(proof.name, manifests.HOLD if proof.kind == "gpu" else manifests.CHECK)
@@ -205,7 +205,7 @@ class Run:
             proof.leaked = manifests.leaked(proof.log)
 
     def _leave_taken(self, waiting: Sequence[PodProof], pods: Mapping[str, Object], watch: Watch) -> None:
-        """Where others took a GPU in the meantime, the pods that wait for one are withdrawn: it's in use."""
+        """Remove pods that wait for a GPU which other pods have got in the meantime; that GPU is in use."""
         stuck = [
             proof
             for proof in waiting
@@ -228,7 +228,7 @@ class Run:
 
 
 def in_parallel(ask: Callable[[Thing], Found], things: Iterable[Thing]) -> list[Found]:
-    """Ask the API about several things, many at a time; after an error no more are asked, and it is raised."""
+    """Make API requests for several things in parallel; after an error, stop and raise it."""
     with ThreadPoolExecutor(_CONNECTIONS) as pool:
         return list(pool.map(ask, things))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole acceptance: what an earlier verification covers is kept, the rest is proven, and the result remembered."""
+"""A complete acceptance: keep valid earlier verifications, verify the rest, and store the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STAYS = (
     "This persists until the plugin restarts: when nvidia-smi shows that the GPU is healthy, run "
     "kubectl --namespace {namespace} delete pod {name}"
 )
-# gpu-feature-discovery looks at the GPUs once a minute.
+# gpu-feature-discovery reads the GPUs once a minute.
 _LABELLING = 90
 
 
@@ -50,7 +50,7 @@ class Session:
         self._settings = settings
         self._hosts = hosts
         self._nodes: list[dict[str, Any]] = []
-        # Of the last look at the cluster.
+        # From the last look at the cluster.
         self.free_gpus: dict[str, int] = {}
         self._found = self._look()
         uids = {node["metadata"]["name"]: node["metadata"]["uid"] for node in self._nodes}
@@ -62,9 +62,9 @@ class Session:
         return self._memory.warnings
 
     def accept(self, force: bool, dry: bool) -> tuple[bool, dict[str, Any]]:
-        """(whether anything was proven or remembered now, the report). A dry run says what it would do.
+        """Return whether anything was verified or stored now, and the report.
 
-        Its report is empty if there is anything to prove.
+        A dry run returns what it would do; its report is empty if there is anything to verify.
         """
         kept = {
             target.name: reports.kept_entry(target, self._earlier[target.name])
@@ -83,14 +83,14 @@ class Session:
         return stored or bool(todo) or not connected, report
 
     def look(self) -> dict[str, Any]:
-        """The report of what is there now, without any pod: what still holds of the last one, the rest unproven."""
+        """Return the report without running pods: earlier verifications that are still valid, the rest unverified."""
         hosts = {target.name: self._looked_at(target) for target in self._found}
         network = self._memory.network
         return self._whole(hosts, {**network, "kept": True} if network else {})
 
     def _looked_at(self, target: Target) -> dict[str, Any]:
         entry, image = self._earlier[target.name], self._settings.image
-        # What went wrong in a verification is still to be told when nothing has changed since.
+        # Problems of a verification are still reported if nothing has changed since.
         failed = bool(entry and entry["problems"]) and entry["fingerprint"] == target.fingerprint(image)
         if still_proven(target, entry, image) or (failed and target.provable):
             return reports.kept_entry(target, entry)
@@ -111,7 +111,7 @@ class Session:
         proofs, moment = objects.grouped(run.proofs, lambda proof: proof.node), _now()
         proven = {}
         for target in todo:
-            # Who held a GPU at any time of the verification counts: what was in use then could not be proven.
+            # Pods that held a GPU at any time during the verification count, because GPUs in use can't be verified.
             now = after[target.name]
             held = {name: {**pods, **now.held.get(name, {})} for name, pods in target.held.items()}
             final = replace(now, held=held)
@@ -140,7 +140,7 @@ class Session:
         return not any(label_problem(target) for target in self._found if target.node)
 
     def _plugin_log(self, target: Target) -> PluginLog:
-        """What the device plugin on a node says about GPUs that it does not offer."""
+        """Return the device plugin's log lines about GPUs that it does not offer."""
         if target.node is None or not target.lacking:
             return PluginLog()
         namespace = self._settings.plugin_namespace
@@ -162,7 +162,7 @@ class Session:
         return reports.whole(ordered, network, cluster, _now())
 
     def _records(self, report: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-        """What to remember of each host. Of one that could not be read nothing new is known."""
+        """Return what to store for each host; nothing is known about unreachable hosts."""
         return {
             target.name: {
                 **entry,
@@ -175,7 +175,7 @@ class Session:
         }
 
     def _network(self, network: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A run for some hosts takes nothing from what was proven for all."""
+        """Return what to store for the network; a run for some hosts keeps the verification of all."""
         before = self._memory.network
         fewer = not network.get("problems") and set(network["nodes"]) < set(before.get("nodes", []))
         return before if fewer else network

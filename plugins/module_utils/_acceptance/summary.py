@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report in words, for a terminal. Pure."""
+"""The report as text for a terminal. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Report = Mapping[str, Any]
 
 
 def summary(report: Report) -> list[str]:
-    """A few lines for a person: what is verified, where, by what, and what is wrong."""
+    """Return a few lines: what was verified, where, with which checks."""
     totals = report["totals"]
     with_gpus = {name: entry for name, entry in report["hosts"].items() if entry["gpus"]["expected"]}
     line = f"{totals['proven']} of {totals['gpus']} GPUs verified on {counted(len(with_gpus), 'host')}"
@@ -42,17 +42,17 @@ def _isolation(report: Report) -> str:
 
 
 def problems(report: Report) -> list[str]:
-    """Everything that is wrong, a line for each host and cause with the GPUs concerned."""
+    """Return all problems, one line for each host and cause, with the GPUs concerned."""
     return [": ".join(filter(None, (each.host, each.gpu, each.what))) for each in together(report["problems"])]
 
 
 def warnings(report: Report) -> list[str]:
-    """What is no problem yet, as sentences that say what to do."""
+    """Return the warnings, as sentences with advice."""
     return [f"{each.what}: {each.gpu} ({each.host}). {each.do}" for each in together(report["warnings"])]
 
 
 def remedies(report: Report) -> list[str]:
-    """What to do about it, each once."""
+    """Return the remedies without duplicates."""
     return list(dict.fromkeys(each.do for each in together(report["problems"]) if each.do))
 
 

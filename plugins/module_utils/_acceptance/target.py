@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be proven on each host, and what an earlier verification still covers. Pure."""
+"""What to verify on each host, and what an earlier verification still covers. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PRODUCT_LABEL = "nvidia.com/gpu.product"
 COUNT_LABEL = "nvidia.com/gpu.count"
 DRIVER_LABEL = "nvidia.com/cuda.driver-version.full"
 LABELS = (PRODUCT_LABEL, COUNT_LABEL, DRIVER_LABEL)
-# The state of a host that could not be asked.
+# The state of an unreachable host.
 SILENT = "silent"
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a pod is given: a GPU, or a part of one. Up to ``replicas`` pods may be given the same one."""
+    """What a pod gets: a GPU or MIG device. Up to ``replicas`` pods may get the same one."""
 
     uuid: str
     name: str
@@ -35,13 +35,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Host:
-    """What a host said about itself. ``held`` maps the UUID of a GPU to the pod that holds it, as kubelet has it.
+    """A host's data. ``held`` maps UUIDs of GPUs to the pods that hold them, from the kubelet's record.
 
-    ``known``: how many GPUs its driver knows of, those among them that don't answer, which have no UUID.
-    ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty where it was not read.
-    ``physical``: the GPUs themselves, those that answer; ``gpus`` are what pods are given of them.
-    ``sharing``: how pods share them, as mode, replicas, strategy, amounts by resource, and a complaint.
-    ``own_plugin``: whether this collection's device plugin offers them, with labels, and to no pod that asks for none.
+    ``known``: the number of GPUs that its driver knows, including GPUs that do not respond and have no UUID.
+    ``containerd``: default_runtime, cdi, systemd_cgroup by runtime, and conflicts; empty if not read. ``physical``: the
+    responding GPUs; ``gpus`` are what pods get of them. ``sharing``: mode, replicas, strategy, amounts by resource, and
+    a complaint. ``own_plugin``: this collection's device plugin offers the GPUs, with labels and device isolation.
     """
 
     node: str
@@ -67,17 +66,17 @@ class Host:
 
     @property
     def wanted(self) -> int:
-        """How many GPUs should be there."""
+        """The number of GPUs that should exist."""
         return max(len(self.models), self.known, self.pci) if self.expected is None else self.expected
 
     @property
     def amounts(self) -> Mapping[str, int]:
-        """Resource -> how much of it the node shall offer."""
+        """Resource -> amount that the node should offer."""
         return self.sharing.get("amounts") or ({objects.GPU: self.wanted} if self.wanted else {})
 
     @property
     def provable(self) -> int:
-        """How many GPUs and parts of GPUs there are to verify."""
+        """The number of GPUs and MIG devices to verify."""
         return max(0, self.wanted - len(self.models)) + len(self.gpus)
 
     @property
@@ -87,7 +86,7 @@ class Host:
 
 @dataclass(frozen=True)
 class PluginLog:
-    """What the device plugin says about GPUs that it does not offer, and what to do where the words tell."""
+    """Log lines of the device plugin about GPUs that it does not offer, and a remedy if known."""
 
     words: str = ""
     do: str = ""
@@ -95,9 +94,9 @@ class PluginLog:
 
 @dataclass(frozen=True)
 class Target:
-    """A host beside its node, None when the cluster has no such node.
+    """A host and its node, None if the cluster has no such node.
 
-    ``held``: resource -> the pods that hold some of it -> how much.
+    ``held``: resource -> pods that hold some of it -> amount.
     """
 
     host: Host
@@ -106,7 +105,7 @@ class Target:
 
     @property
     def holders(self) -> dict[str, int]:
-        """The pods that hold its GPUs -> how many."""
+        """Pods that hold the node's GPUs -> amount."""
         found: dict[str, int] = {}
         for pods in self.held.values():
             for pod, amount in pods.items():
@@ -130,17 +129,17 @@ class Target:
 
     @property
     def open(self) -> dict[str, int]:
-        """Resource -> how much of it no pod holds."""
+        """Resource -> amount that no pod holds."""
         return {name: max(0, self.offered(name) - sum(self.held.get(name, {}).values())) for name in self.host.amounts}
 
     @property
     def free(self) -> int:
-        """GPUs, or shares and parts of GPUs, that no pod holds."""
+        """The number of GPUs, shares and MIG devices that no pod holds."""
         return sum(self.open.values())
 
     @property
     def lacking(self) -> dict[str, int]:
-        """Resources of which there is less, or more, than there should be -> how much there is."""
+        """Resources with a wrong amount -> current amount."""
         found = {name: self.offered(name) for name in self.host.amounts}
         former = [name for name in objects.gpu_resources(self.node or {}) if name not in found]
         wrong = {name: amount for name, amount in found.items() if amount != self.host.amounts[name]}
@@ -152,32 +151,32 @@ class Target:
 
     @property
     def provable(self) -> bool:
-        """Whether pods can run there, and the host has told what they should find."""
+        """Whether pods can run on the node and the host's GPUs are known."""
         return self.ready and self.host.state != SILENT
 
     @property
     def info(self) -> Mapping[str, str]:
-        """The node's versions, its boot id among them, as its kubelet reports them."""
+        """The node's versions and boot id, from its kubelet."""
         found: Mapping[str, str] = ((self.node or {}).get("status") or {}).get("nodeInfo") or {}
         return found
 
     @property
     def labels(self) -> dict[str, str]:
-        """Those labels of the node that speak about GPUs."""
+        """The node's labels about GPUs."""
         have = ((self.node or {}).get("metadata") or {}).get("labels") or {}
         return {key: have[key] for key in sorted(have) if key.startswith("nvidia.com/")}
 
     @property
     def identity(self) -> str:
-        """This node since its last boot."""
+        """Identifies the node since its last boot."""
         uid = ((self.node or {}).get("metadata") or {}).get("uid", "")
         return f"{uid} {self.info.get('bootID', '')}"
 
     def fingerprint(self, image: str) -> str:
-        """Changes with everything that a verification of this host's GPUs depends on, and with nothing else."""
+        """Return a hash of everything that a verification of this host's GPUs depends on."""
         told = {
             "identity": self.identity,
-            # A driver that was well and is not any more, by its own account or by the kernel log.
+            # The driver's state, which may change to unhealthy.
             "state": self.host.state,
             "gpus": sorted(gpu.uuid for gpu in self.host.gpus),
             "wanted": self.host.wanted,
@@ -196,7 +195,7 @@ class Target:
 def targets(
     hosts: Sequence[Host], nodes: Iterable[Object], pods: Iterable[Object], claims: Claims, namespace: str
 ) -> list[Target]:
-    """Each host with its node and the pods of others there; those in ``namespace`` are the verification's own."""
+    """Return each host with its node and the pods there, without the verification's own in ``namespace``."""
     by_name = {objects.name(node): node for node in nodes}
     others = [pod for pod in pods if pod["metadata"].get("namespace") != namespace]
     holding = {
@@ -209,9 +208,9 @@ def targets(
 
 
 def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) -> bool:
-    """Whether an earlier entry of this host in a report still holds.
+    """Return whether an earlier entry of this host in a report is still valid.
 
-    GPUs that were in use then and are free now have to be proven now.
+    GPUs that were in use then and are free now must be verified now.
     """
     if not earlier or earlier["problems"] or not target.provable:
         return False
@@ -224,9 +223,9 @@ def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) 
 
 
 def lost_gpus(host: Host, earlier: Mapping[str, Any] | None) -> tuple[int, dict[str, str]]:
-    """How many physical GPUs fewer there are than ``earlier``, and UUID -> name of those that are gone.
+    """Return how many physical GPUs are missing compared with ``earlier``, and UUID -> name of those.
 
-    There are none if the inventory expects as many as there are.
+    None are missing if the inventory expects the present number.
     """
     known, present = (earlier or {}).get("known", {}), {gpu.uuid for gpu in host.physical}
     fewer = (earlier or {}).get("known_count", 0) - len(present)
@@ -236,28 +235,28 @@ def lost_gpus(host: Host, earlier: Mapping[str, Any] | None) -> tuple[int, dict[
 
 
 def known_gpus(host: Host, earlier: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The GPUs to look for the next time, those that are there now first, and how many there should be."""
+    """Return the GPUs to look for the next time, present ones first, and their expected number."""
     fewer, lost = lost_gpus(host, earlier)
     present = {gpu.uuid: gpu.name for gpu in host.physical}
     return {"known": {**present, **lost}, "known_count": len(present) + fewer}
 
 
 def still_connected(found: Sequence[Target], earlier: Mapping[str, Any] | None) -> bool:
-    """Whether an earlier verification of the pod network covers these nodes since their last boot."""
+    """Return whether an earlier verification of the pod network covers these nodes since their last boot."""
     if not earlier or earlier.get("problems"):
         return False
     return all(target.ready for target in found) and {target.identity for target in found} <= set(earlier["nodes"])
 
 
 def label_problem(target: Target) -> str:
-    """What is wrong with the labels of GPU feature discovery, nothing if they fit the host."""
+    """Return what is wrong with the labels of GPU feature discovery, empty if they fit the host."""
     host, have = target.host, target.labels
     if not host.gpus or not host.own_plugin:
         return ""
     missing = [label for label in LABELS if label not in have]
     if missing:
         return f"the node has no label {', '.join(missing)}: GPU feature discovery has not labeled it"
-    # With strategy single the parts stand in for GPUs.
+    # With strategy single, MIG devices count as GPUs.
     count = len(host.gpus if host.sharing.get("strategy") == "single" else host.models)
     if have[COUNT_LABEL] != str(count):
         return f"label {COUNT_LABEL} is {have[COUNT_LABEL]}, nvidia-smi has {count}"
@@ -270,7 +269,7 @@ def label_problem(target: Target) -> str:
 
 
 def product(name: str) -> str:
-    """A GPU's name as GPU feature discovery writes it into a label (internal/lm/resource.go, sanitise)."""
+    """Return a GPU's name in GPU feature discovery's form for labels (internal/lm/resource.go, sanitise)."""
     kept = "".join(
         character for character in name if (character.isascii() and character.isalnum()) or character in "-_. "
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The verdict: what pods reported against what hosts have, GPU by GPU. Pure."""
+"""Compare the pods' reports with the hosts' GPUs. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .target import SILENT, PluginLog, Target, label_problem, lost_gpus
 
 Report = Mapping[str, Any]
 
-# A check that does not really compute says so in its output, and the report repeats it.
+# Printed by a check that does not really compute; the report repeats it.
 SIMULATED = "[simulated]"
 _NO_LOG = PluginLog()
 
@@ -30,9 +30,9 @@ def host_entry(
     plugin_log: PluginLog = _NO_LOG,
     earlier: Report | None = None,
 ) -> dict[str, Any]:
-    """A host's part of the report, from its own verifications.
+    """Return a host's section of the report, from the results of its pods.
 
-    ``plugin_log`` may tell why GPUs aren't offered, the ``earlier`` entry which GPU nvidia-smi doesn't list any more.
+    ``plugin_log`` may show why GPUs are not offered, the ``earlier`` entry which GPU nvidia-smi no longer lists.
     """
     reported: dict[str, list[PodProof]] = {}
     problems = _host_problems(target, plugin_log)
@@ -51,7 +51,7 @@ def host_entry(
         for each in devices
         if each["state"] == "missing"
     ]
-    # Where several pods share a GPU, one that failed leaves no GPU unproven.
+    # If several pods share a GPU, a failed pod does not make the GPU itself unverified.
     if (not target.host.gpus and target.host.wanted) or target.host.shared:
         failed = [proof for proof in proofs if proof.trouble]
         problems += [
@@ -63,7 +63,7 @@ def host_entry(
             )
             for proof in failed
         ]
-    # Of a driver that is not well, the labels are the smallest trouble.
+    # If the driver is unhealthy, wrong labels are not reported.
     label = label_problem(target) if target.node is not None and target.host.state == "ok" else ""
     if label:
         problems.append(problem("labels_differ", target.name, label))
@@ -78,12 +78,12 @@ def host_entry(
 
 
 def kept_entry(target: Target, earlier: Report) -> dict[str, Any]:
-    """A host's part of the report, with what a verification found that still holds."""
+    """Return a host's section of the report, from an earlier verification that is still valid."""
     return {**_entry(target, earlier, earlier), "kept": True, "proven_at": earlier["proven_at"]}
 
 
 def _entry(target: Target, found: Report, earlier: Report | None) -> dict[str, Any]:
-    """What the host and its node are now, and what a verification ``found``."""
+    """Return the current state of the host and its node, with the results ``found`` by a verification."""
     states = [device["state"] for device in found["devices"]]
     return {
         "os": target.info.get("osImage", ""),
@@ -115,7 +115,7 @@ def _entry(target: Target, found: Report, earlier: Report | None) -> dict[str, A
 
 
 def _fewer(target: Target, devices: Sequence[Mapping[str, Any]], earlier: Report | None) -> list[Problem]:
-    """A warning for each GPU that the host had at an earlier verification, unless it is told among the devices."""
+    """Return a warning for each GPU of an earlier verification that is missing, unless it is among the devices."""
     fewer, lost = lost_gpus(target.host, earlier)
     told = {device["uuid"] for device in devices}
     cause = f"{counted(fewer, 'GPU')} fewer than at the last verification"
@@ -131,7 +131,7 @@ def _fewer(target: Target, devices: Sequence[Mapping[str, Any]], earlier: Report
 def unproven_entry(
     target: Target, image: str, plugin_log: PluginLog = _NO_LOG, earlier: Report | None = None
 ) -> dict[str, Any]:
-    """A host's part of a report for which no pod was run: GPUs that it has and nobody holds are ``unproven``."""
+    """Return a host's section without running pods: its free GPUs are ``unproven``."""
     entry = host_entry(target, [], image, plugin_log, earlier)
     listed = {gpu.uuid for gpu in target.host.gpus}
     open_ones = {each["uuid"] for each in entry["devices"] if each["state"] == "missing"} & listed
@@ -181,13 +181,13 @@ def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
 
 
 def _files(conflict: Mapping[str, Any]) -> str:
-    """The files to look at, unless the text names them."""
+    """Return the files to check, unless the text names them."""
     unnamed = [path for path in conflict["files"] if path not in conflict["text"]]
     return f" (see {', '.join(unnamed)})" if unnamed else ""
 
 
 def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodProof]]) -> list[Problem]:
-    """What is wrong with a pod's report; GPUs that it may verify are added to ``reported``."""
+    """Return the problems in a pod's report; GPUs that it may verify are added to ``reported``."""
     found = []
     own = {gpu.uuid: gpu for gpu in target.host.gpus}
     if not proof.trouble and len(proof.gpus) != 1:
@@ -214,10 +214,10 @@ def _pod_problems(target: Target, proof: PodProof, reported: dict[str, list[PodP
 def _devices(
     target: Target, reported: Mapping[str, Sequence[PodProof]], proofs: Sequence[PodProof]
 ) -> list[dict[str, Any]]:
-    """The state of each GPU of the host, in the order of nvidia-smi."""
+    """Return the state of each GPU of the host, in nvidia-smi's order."""
     held = {uuid: pod for uuid, pod in target.host.held.items() if pod in target.holders and uuid not in reported}
     open_ones = [gpu for gpu in target.host.gpus if gpu.uuid not in reported and gpu.uuid not in held]
-    # Without kubelet's record only the number is known: then what isn't verified is in use, if the numbers agree.
+    # Without the kubelet's record only the number of GPUs in use is known; unverified GPUs are in use if it matches.
     unnamed = 0 if target.host.shared else sum(target.holders.values()) - len(held)
     pods = ", ".join(sorted(set(target.holders) - set(held.values())) or sorted(target.holders))
     found = []
@@ -238,7 +238,7 @@ def _devices(
 
 
 def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
-    """GPUs of an earlier report that nvidia-smi doesn't list now, as many as there are too few."""
+    """Return the GPUs of an earlier report that nvidia-smi no longer lists, unless more than are missing."""
     listed = {gpu.uuid for gpu in target.host.gpus}
     known = [device for device in (earlier or {}).get("devices", []) if device["uuid"] not in listed]
     silent = target.host.state == SILENT
@@ -250,7 +250,7 @@ def _gone(target: Target, earlier: Report | None) -> list[dict[str, Any]]:
 
 
 def _reason(target: Target, proofs: Sequence[PodProof], unnamed: int, pods: str) -> tuple[str, str]:
-    """Kind and words of why a GPU was not verified. Which pod would have got it is unknown, so all are named."""
+    """Return kind and reason of an unverified GPU; all failed pods are named, because any of them may have got it."""
     troubles = list(dict.fromkeys(proof.trouble for proof in proofs if proof.kind == "gpu" and proof.trouble))
     kind = _kind_of(troubles) if troubles else "gpu_not_given"
     reason = "; ".join(troubles) or "no pod was given this GPU"
@@ -281,7 +281,7 @@ def _isolation(target: Target, proofs: Sequence[PodProof], problems: list[Proble
 def whole(
     hosts: Mapping[str, Mapping[str, Any]], network: Mapping[str, Any], cluster: Mapping[str, str], generated: str
 ) -> dict[str, Any]:
-    """The report of one run, from its parts."""
+    """Return the report of one run from its sections."""
     devices = [device for entry in hosts.values() for device in entry["devices"]]
     outputs = [device["check_output"].splitlines() for device in devices if device.get("check_output")]
     problems = [each for entry in hosts.values() for each in entry["problems"]]
@@ -298,7 +298,7 @@ def whole(
             "proven": sum(entry["gpus"]["proven"] for entry in hosts.values()),
             "in_use": sum(entry["gpus"]["in_use"] for entry in hosts.values()),
         },
-        # What all checks said alike: their result, without what they said about the GPU that each was given.
+        # Lines that all checks printed: their result, without lines about individual GPUs.
         "checks": [line for line in (outputs[0] if outputs else []) if all(line in other for other in outputs)],
         "simulated": any(SIMULATED in device.get("check_output", "") for device in devices),
         "kept": bool(hosts) and all(entry["kept"] for entry in hosts.values()) and network.get("kept", True),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs apt and dpkg so that they never ask, wait their turn, and leave running services alone."""
+"""Run apt and dpkg without questions, wait for their locks, and do not restart services."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENVIRONMENT = {
     "DEBIAN_FRONTEND": "noninteractive",
     "DEBIAN_PRIORITY": "critical",
     "APT_LISTCHANGES_FRONTEND": "none",
-    # needrestart would restart containerd and kubelet under running pods.
+    # needrestart would restart containerd and the kubelet under running pods.
     "NEEDRESTART_MODE": "l",
     "NEEDRESTART_SUSPEND": "1",
     "UCF_FORCE_CONFFOLD": "1",
@@ -35,14 +35,14 @@ _COMPLAINT = re.compile(
 )
 _HOLDER = re.compile(r"(?:held by process|process with pid) (\d+)(?: \(([^)]*)\))?")
 _DISTRIBUTION_DRIVER = re.compile(r"nvidia-smi|nvidia-utils-\d+-server")
-# What brings a distribution's kernel modules, and of which kind they are.
+# Packages with a distribution's kernel modules, by kind of modules.
 _DISTRIBUTION_MODULES = {
     "open": re.compile(r"nvidia-open-kernel-dkms|nvidia-headless-\d+-server-open"),
     "proprietary": re.compile(r"nvidia-kernel-dkms|nvidia-headless-\d+-server"),
 }
 _DRIVER_VERSION = re.compile(r"(?:\d+:)?(\d{3}(?:\.\d+)+)[-+~]")
 _PAUSE = 2.0
-# What is worth a word: apt's own timers hold the lock for some seconds every now and then.
+# Only longer waits are reported: apt's own timers often hold the lock for some seconds.
 _LONG_S = 10.0
 
 
@@ -51,9 +51,9 @@ class LockTimeoutError(DomainError):
 
 
 class Apt:
-    """apt-get, apt-cache and dpkg. ``lock_timeout`` (s) is how long another package manager may take.
+    """Runs apt-get, apt-cache and dpkg. ``lock_timeout`` (s) limits the wait for another package manager.
 
-    ``waited`` has the seconds by who held the lock.
+    ``waited`` has the seconds by lock holder.
     """
 
     def __init__(self, runner: Runner, lock_timeout: float) -> None:
@@ -62,7 +62,7 @@ class Apt:
         self.waited: dict[str, float] = {}
 
     def notes(self) -> list[str]:
-        """Who was waited for, if that took long."""
+        """Return messages about long waits."""
         return [
             f"Waited {seconds:.0f} s for another package manager{holder}, which held its lock"
             for holder, seconds in self.waited.items()
@@ -70,30 +70,30 @@ class Apt:
         ]
 
     def update(self, options: Sequence[str], doing: str) -> Result:
-        """Refresh indexes; an index that can't be had is an error, not a warning."""
+        """Refresh the indexes; an unreachable index is an error, not a warning."""
         argv = ["apt-get", "update", *_COMMON, "-o", "APT::Update::Error-Mode=any", *options]
         return self._patiently(argv, doing)
 
     def install(self, options: Sequence[str], wanted: Sequence[str], doing: str, simulate: bool = False) -> Result:
-        """``apt-get install`` of ``name=version`` words. Raises CommandError with apt's words."""
+        """Run ``apt-get install`` with ``name=version`` words. Raise CommandError with apt's message."""
         argv = ["apt-get", "install", "-y", *_COMMON]
         for flag in _KEEP_CONFIGURATION:
             argv += ["-o", f"Dpkg::Options::={flag}"]
         return self._patiently([*argv, *(["-s"] if simulate else []), *options, *wanted], doing)
 
     def configure_pending(self) -> Result:
-        """Complete what an interrupted dpkg left behind."""
+        """Configure packages that an interrupted dpkg has left unconfigured."""
         argv = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
         return self._patiently(argv, "completing the interrupted work of dpkg")
 
     def hold(self, packages: Sequence[Package]) -> Result:
-        """Hold installed packages. ``apt-mark hold`` does the same, but rebuilds apt's cache first."""
+        """Hold installed packages. ``apt-mark hold`` would do the same, but rebuilds apt's cache first."""
         names = [each.name if each.architecture == "all" else f"{each.name}:{each.architecture}" for each in packages]
         selections = "".join(f"{name} hold\n" for name in names)
         return self._patiently(["dpkg", "--set-selections"], f"holding {', '.join(names)}", selections)
 
     def madison(self, names: Sequence[str]) -> dict[str, list[str]]:
-        """The versions that apt knows of each package, newest first as apt lists them."""
+        """Return the versions that apt knows of each package, newest first."""
         result = self._runner.check(["apt-cache", "madison", *names], "asking apt for versions", environ=ENVIRONMENT)
         return read_madison(result.stdout)
 
@@ -121,7 +121,7 @@ class Apt:
 
 
 def words(result: Result) -> str:
-    """What apt or dpkg complained about, without the progress lines. Indented lines belong to the one above."""
+    """Return the errors of apt or dpkg, without progress lines. Indented lines belong to the line above."""
     kept: list[str] = []
     keeping = False
     for line in f"{result.stderr}\n{result.stdout}".splitlines():
@@ -132,14 +132,14 @@ def words(result: Result) -> str:
 
 
 def known_packages(runner: Runner, root: str, prefix: str) -> list[str]:
-    """Return the names of the packages that apt knows and that begin with ``prefix``; none without apt."""
+    """Return the packages known to apt whose names begin with ``prefix``; none without apt."""
     if runner.find("apt-cache") is None:
         return []
     return runner.run(["apt-cache", "-o", f"Dir={root}", "pkgnames", prefix]).stdout.split()
 
 
 def distribution_drivers(runner: Runner, root: str) -> list[str]:
-    """The packages of the distribution's own drivers that apt knows, by those that bring nvidia-smi."""
+    """Return the packages with nvidia-smi in the distribution's own drivers that apt knows."""
     names = known_packages(runner, root, "nvidia-")
     return sorted(name for name in names if _DISTRIBUTION_DRIVER.fullmatch(name))
 
@@ -147,7 +147,7 @@ def distribution_drivers(runner: Runner, root: str) -> list[str]:
 def distribution_versions(runner: Runner, root: str) -> list[dict[str, str]]:
     """Return the versions of the distribution's own drivers that apt knows, each with its kind of kernel modules.
 
-    Flat repositories are left out: NVIDIA's has packages of the same names.
+    Flat repositories are skipped, because NVIDIA's contains packages of the same names.
     """
     names = known_packages(runner, root, "nvidia-")
     kinds = {name: kind for kind, pattern in _DISTRIBUTION_MODULES.items() for name in names if pattern.fullmatch(name)}
@@ -165,7 +165,7 @@ def distribution_versions(runner: Runner, root: str) -> list[dict[str, str]]:
 
 
 def read_madison(text: str) -> dict[str, list[str]]:
-    """``apt-cache madison`` as versions by package; lines of another form are ignored."""
+    """Parse ``apt-cache madison`` to versions by package; other lines are ignored."""
     versions: dict[str, list[str]] = {}
     for line in text.splitlines():
         columns = [column.strip() for column in line.split("|")]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Users and passwords of package repositories, as apt reads them (apt_auth.conf(5))."""
+"""Users and passwords of package repositories, in apt's format (apt_auth.conf(5))."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MACHINE = re.compile(r"(?:https?://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/@:\[\]]+)(?::[0
 
 @dataclass(frozen=True)
 class Credential:
-    """``machine`` is C([protocol://]host[:port][/path]); without a protocol it stands for https alone."""
+    """A credential; ``machine`` is ``[protocol://]host[:port][/path]``, without a protocol for https only."""
 
     machine: str
     username: str
@@ -54,13 +54,13 @@ def read_credentials(entries: Iterable[Mapping[str, str]] | None) -> Credentials
 
 
 def auth_conf(credentials: Credentials) -> str:
-    """The text of a file in auth.conf.d, empty without credentials."""
+    """Return the text of a file in auth.conf.d, empty without credentials."""
     lines = [f"machine {each.machine} login {each.username} password {each.password}\n" for each in credentials]
     return "# Managed by gpulab.kubernetes, changes are overwritten.\n" + "".join(lines) if lines else ""
 
 
 def authorization(credentials: Credentials, url: str) -> str:
-    """The header of that name for an address, empty without credentials for it. The first that fits counts."""
+    """Return the Authorization header for an address from the first matching credential, empty if none matches."""
     for each in credentials:
         if each.fits(url):
             return basic(each.username, each.password)
@@ -68,7 +68,7 @@ def authorization(credentials: Credentials, url: str) -> str:
 
 
 def problems(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What is wrong with credentials, as the end of a sentence that holds none of them."""
+    """Yield errors in credentials, as ends of sentences that contain no credentials."""
     for number, entry in enumerate(entries, start=1):
         if not _MACHINE.fullmatch(str(entry["machine"])):
             yield (

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads dpkg's database and compares versions as dpkg does."""
+"""Read dpkg's database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ABSENT_STATES = frozenset({"not-installed", "config-files"})
 
 @dataclass(frozen=True)
 class Package:
-    """A package as /var/lib/dpkg/status has it; ``want`` is install, hold, ...; ``state`` as dpkg(1) says."""
+    """A package in /var/lib/dpkg/status; ``want`` is install, hold, ...; ``state`` as in dpkg(1)."""
 
     name: str
     version: str
@@ -34,7 +34,7 @@ class Package:
 
     @property
     def depends(self) -> tuple[str, ...]:
-        """The names of what it depends on, alternatives one by one, without versions."""
+        """The names of the package's dependencies, including all alternatives, without versions."""
         parts = (_NAME.match(part.strip()) for part in re.split(r"[,|]", self.relations))
         return tuple(match.group() for match in parts if match)
 
@@ -48,12 +48,12 @@ class Package:
 
     @property
     def unfinished(self) -> bool:
-        """dpkg was interrupted in this package, or still owes it something."""
+        """Whether dpkg was interrupted in this package, or must still configure it."""
         return self.state not in ABSENT_STATES and not self.installed
 
 
 class Database:
-    """Packages by name; of several architectures the host's own (or "all") comes first."""
+    """Packages by name; among several architectures the host's own (or "all") is used."""
 
     def __init__(self, packages: Iterator[Package], architecture: str = "") -> None:
         self._packages: dict[str, Package] = {}
@@ -72,7 +72,7 @@ class Database:
         return self._packages.get(name)
 
     def version(self, name: str) -> str | None:
-        """The version of a package that is installed, or half-way so."""
+        """Return the version of a fully or partly installed package."""
         package = self._packages.get(name)
         return package.version if package else None
 
@@ -81,18 +81,18 @@ class Database:
 
 
 def native_architecture() -> str:
-    """Debian's name of this machine's architecture."""
+    """Return Debian's name of this machine's architecture."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 
 
 def read_database(directory: Path) -> Database:
-    """dpkg's database in this directory, usually /var/lib/dpkg; empty if there is none. Raises DomainError."""
+    """Read dpkg's database, usually in /var/lib/dpkg; empty if there is none. Raise DomainError."""
     return Database(read_status(read_text(directory / "status") or ""), native_architecture())
 
 
 def read_status(text: str) -> Iterator[Package]:
-    """The packages of a dpkg status file; paragraphs that say too little are left out."""
+    """Yield the packages of a dpkg status file; incomplete paragraphs are skipped."""
     for paragraph in text.split("\n\n"):
         fields = dict(_FIELD.findall(paragraph))
         words = fields.get("Status", "").split()

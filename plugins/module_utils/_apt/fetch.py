@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads what an address holds, with nothing but Python, through the proxy that the caller names."""
+"""Fetch data from an address with Python only, through a given proxy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FetchError(DomainError):
 
 
 def use_proxies(params: Mapping[str, Any]) -> None:
-    """Give this process and the programs it starts the proxies of PROXY_OPTIONS; apt and urllib both read these."""
+    """Set the proxies of PROXY_OPTIONS in the environment of this process; apt and urllib both use it."""
     values = {
         "http_proxy": params["http_proxy"],
         "https_proxy": params["https_proxy"],
@@ -41,9 +41,9 @@ def use_proxies(params: Mapping[str, Any]) -> None:
 def fetch(
     url: str, what: str, timeout: float = 30, credentials: Credentials = (), largest: int = 64 * 1024 * 1024
 ) -> bytes:
-    """The bytes at an address (http, https, file). A server that stumbles is asked again; raises FetchError.
+    """Return the bytes at an address (http, https, file). Retry after server errors; raise FetchError.
 
-    The error's field C(status) is the server's answer, 0 when there was none.
+    The error's field ``status`` is the HTTP status, 0 without a response.
     """
     status = 0
     for attempt in range(1, _ATTEMPTS + 1):
@@ -63,7 +63,7 @@ def fetch(
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Sends a password only where it belongs, and never goes on without encryption, as apt does."""
+    """Sends a password only to its own server, and refuses redirects to unencrypted addresses, as apt does."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the repositories hold the wanted versions under the right key, and whose sources stand in their way."""
+"""Check repositories for the wanted versions and keys, and find conflicting unmanaged sources."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .source import MARK
 from .sources_list import address, paragraphs
 
 _NOT_FOUND = (403, 404)
-# Bytes without compression. Those of Ubuntu's universe are 80 MB, of NVIDIA's 5 MB.
+# Uncompressed bytes. Ubuntu's universe has 80 MB, NVIDIA's repository 5 MB.
 _LARGEST = 256 * 1024 * 1024
 _LARGEST_PARAGRAPH = 1024 * 1024
 _MOST_VERSIONS = 10_000
@@ -37,7 +37,7 @@ def survey(
     timeout: float,
     credentials: Credentials = (),
 ) -> list[dict[str, Any]]:
-    """What is to be known of each repository; those whose packages are installed are not asked at all."""
+    """Return the findings for each repository; those whose packages are all installed are not queried."""
     conflicts = _conflicts(repositories, etc)
     with ThreadPoolExecutor(max_workers=8) as pool:
         return [
@@ -50,11 +50,11 @@ def survey(
 
 
 def resolve(repository: Mapping[str, Any], system: Mapping[str, str]) -> dict[str, Any] | None:
-    """A repository with this distribution's names and versions in place, None when it has nothing for it.
+    """Return a repository with this distribution's names and versions, None if it has nothing for it.
 
-    ``{id}``, ``{codename}`` and ``{repository_name}`` stand for what os_release() says. A version may be a mapping
-    from the distribution ("Debian 12", else "Debian", else "any"), and so may ``{key}`` be, in the address of the key,
-    from the repository_name.
+    ``{id}``, ``{codename}`` and ``{repository_name}`` are replaced with values of os_release(). A version may be a
+    mapping from the distribution ("Debian 12", else "Debian", else "any"); ``{key}`` in the key's address may be a
+    mapping from the repository_name.
     """
     packages = {}
     for name, version in repository["packages"].items():
@@ -78,7 +78,7 @@ def _in_place(text: str, system: Mapping[str, str]) -> str:
 
 
 def index_urls(repository: Mapping[str, Any]) -> list[str]:
-    """Where a repository may keep its list of packages, most likely first."""
+    """Return the possible addresses of a repository's package list, most likely first."""
     uri, suite = str(repository["uri"]).rstrip("/"), str(repository["suite"])
     if suite.endswith("/"):
         base = "/".join(part for part in (uri, suite.strip("./")) if part)
@@ -88,11 +88,11 @@ def index_urls(repository: Mapping[str, Any]) -> list[str]:
 
 
 def read_packages(index: io.BufferedIOBase, names: Iterable[str]) -> dict[str, list[str]]:
-    """The versions of these packages in a Packages file, in its order. Raises ValueError for one that is too large."""
+    """Return the versions of these packages in a Packages file, in its order. Raise ValueError if it is too large."""
     wanted = set(names)
     found: dict[str, list[str]] = {}
     for part in _paragraphs(index):
-        # Most of a large index is passed over without parsing it.
+        # Most of a large index is skipped without parsing.
         name = part.lstrip("\n").partition("\n")[0].partition(":")[2].strip()
         if name in wanted or not part.lstrip("\n").startswith("Package:"):
             for paragraph in paragraphs(part):
@@ -105,7 +105,7 @@ def read_packages(index: io.BufferedIOBase, names: Iterable[str]) -> dict[str, l
 
 
 def _paragraphs(index: io.BufferedIOBase) -> Iterator[str]:
-    """The texts between empty lines, read as they are needed: little data can stand for any amount of it."""
+    """Yield the texts between empty lines, read on demand: compressed data can expand to any size."""
     total, lines, size = 0, list[str](), 0
     while True:
         line = index.readline(_LARGEST_PARAGRAPH + 1)
@@ -142,14 +142,14 @@ def _ask(repository: Mapping[str, Any], database: Database, timeout: float, cred
     try:
         available = _available(repository, wanted, timeout, credentials)
     except FetchError as error:
-        # "URL: reason"; the rest of the sentence is the rule's.
+        # "URL: reason"; the preflight rule adds the rest of the sentence.
         return {**answer, "error": str(error).partition(" from ")[2]}
     missing = {name: version for name, version in wanted.items() if not _holds(available.get(name, []), version)}
     return {**answer, "missing": missing, "available": available}
 
 
 def _key(repository: Mapping[str, Any], timeout: float, credentials: Credentials) -> dict[str, str]:
-    """What is wrong with a repository's key: C(kind) and C(cause), empty when it is the expected one."""
+    """Return what is wrong with a repository's key (``kind`` and ``cause``), empty if it is the expected one."""
     url = str(repository.get("key_url") or "")
     if not url:
         return {}
@@ -194,7 +194,7 @@ def _holds(available: Sequence[str], version: str) -> bool:
 
 
 def _conflicts(repositories: Sequence[Mapping[str, Any]], etc: Path) -> dict[str, list[dict[str, Any]]]:
-    """Enabled sources of another hand for the same addresses, by repository."""
+    """Return enabled unmanaged sources of the same addresses, by repository."""
     architecture = native_architecture()
     mine = {address(str(one["uri"]), str(one["suite"]), architecture): str(one["name"]) for one in repositories}
     found: dict[str, list[dict[str, Any]]] = {}

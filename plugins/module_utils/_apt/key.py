@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The key of an apt repository: which of a file's keys are kept, whether they are the expected ones, and valid."""
+"""The keys of an apt repository: select the expected ones in a file, and check that they are valid."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .credentials import Credentials
 from .fetch import fetch
 from .keyring import KeyFormatError, armored, public_keys
 
-# How long before its end a key is looked for again: repositories renew theirs some weeks ahead.
+# How long before its expiry a key is fetched again; owners renew their keys some weeks ahead.
 RENEW_S = 60 * 86400
-# How long before its end a key that can't be renewed is reported.
+# How long before its expiry a key that can't be renewed is reported.
 WARN_S = 30 * 86400
 # Bytes; Debian's whole keyring has 60 kB.
 _LARGEST = 1024 * 1024
@@ -28,12 +28,12 @@ _FINGERPRINT = re.compile(r"[0-9A-F]{40}\Z")
 
 
 class AptKeyError(DomainError):
-    """A key can't be used. The field ``kind`` is unreadable, unexpected or expired, ``cause`` says why in short."""
+    """A key can't be used. Field ``kind`` is unreadable, unexpected or expired; ``cause`` is a short reason."""
 
 
 @dataclass(frozen=True)
 class AptKey:
-    """The keys of one file. ``expires`` (Unix seconds, None: never) is when the last of them does."""
+    """The keys of one file. ``expires`` is the expiry of the last one (Unix seconds, None for never)."""
 
     text: str
     fingerprints: tuple[str, ...]
@@ -47,7 +47,7 @@ class AptKey:
 
 
 def read_pins(values: Iterable[str]) -> tuple[str, ...]:
-    """Fingerprints as people write them, in one spelling. Raises AptKeyError."""
+    """Return fingerprints in uniform spelling. Raise AptKeyError."""
     pins = []
     for value in values:
         pin = re.sub(r"\s", "", str(value)).upper()
@@ -61,13 +61,13 @@ def read_pins(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def unpinned(url: str, pins: Collection[str]) -> str:
-    """What is wrong with an address whose key no fingerprint is expected of: anyone on the way can replace it."""
+    """Return what is wrong with an unencrypted address without expected fingerprints; its key could be replaced."""
     scheme = url.partition(":")[0].lower()
     return f"key_fingerprints is empty, and {url} is not encrypted" if scheme == "http" and not pins else ""
 
 
 def check_pins(url: str, owner: str, pins: Collection[str]) -> None:
-    """Raise AptKeyError for such an address."""
+    """Raise AptKeyError for an unencrypted address without expected fingerprints."""
     cause = unpinned(url, pins)
     if cause:
         raise AptKeyError(
@@ -80,7 +80,7 @@ def check_pins(url: str, owner: str, pins: Collection[str]) -> None:
 
 
 def stored_key(path: Path) -> AptKey | None:
-    """The key in a file, None when there is none that can be read."""
+    """Return the key in a file, None if it is missing or invalid."""
     data = read_file(path)
     try:
         return _read(data) if data is not None else None
@@ -89,7 +89,7 @@ def stored_key(path: Path) -> AptKey | None:
 
 
 def ending_keys(directory: Path, now: float) -> list[dict[str, Any]]:
-    """The keys of this collection's sources that end soon, in the fields that certificates have."""
+    """Return this collection's keys that expire soon, with the same fields as certificates."""
     found = []
     for path in sorted(directory.glob("gpulab-*.asc")):
         key = stored_key(path)
@@ -108,7 +108,7 @@ def fetch_key(
     timeout: float = 30,
     credentials: Credentials = (),
 ) -> AptKey:
-    """The key at an address, reduced to the expected ones. Raises FetchError and AptKeyError."""
+    """Return the expected keys at an address. Raise FetchError or AptKeyError."""
     check_pins(url, owner, pins)
     data = fetch(url, f"the key of {owner}", timeout, credentials, _LARGEST)
     try:
@@ -142,7 +142,7 @@ def fetch_key(
 
 
 def date(moment: float | None) -> str:
-    """A day as people write it, empty for none."""
+    """Return a date as text, empty for None."""
     return "" if moment is None else datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%d")
 
 

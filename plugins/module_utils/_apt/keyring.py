@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""OpenPGP public keys, read and written without gnupg (RFC 9580): armor as apt wants it, fingerprints, expiry."""
+"""OpenPGP public keys without gnupg (RFC 9580): armor in the form that apt accepts, fingerprints, expiry."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _CHECKSUM = re.compile(r"=([A-Za-z0-9+/]{4})\Z")
 _SIGNATURE, _PUBLIC_KEY = 2, 6
 _SELF_CERTIFICATIONS = (0x10, 0x11, 0x12, 0x13, 0x1F)
 _CREATED, _KEY_EXPIRES, _ISSUER, _ISSUER_FINGERPRINT = 2, 9, 16, 33
-# The first octet and the width of the length in what a key's fingerprint is the digest of, by its version.
+# Version of a key -> first octet and length's width of the data to hash, and algorithm of its fingerprint.
 _DIGESTS = {4: (b"\x99", 2, "sha1"), 6: (b"\x9b", 4, "sha256")}
 
 
 class KeyFormatError(DomainError):
-    """What should be a public key isn't one."""
+    """The data is not a valid public key."""
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """A primary key: its fingerprint in upper-case hex digits (40 in version 4, 64 in 6), its times in Unix seconds.
+    """A primary key: fingerprint in upper-case hex digits (40 in version 4, 64 in 6), times in Unix seconds.
 
-    ``expires`` is None for a key without an end. It is read from the newest signature of the key on itself, which is
-    not verified: whoever trusts the fingerprint leaves that to apt.
+    ``expires`` is None for a key without expiry. It is read from the newest self-signature, which is not verified: apt
+    does that.
     """
 
     fingerprint: str
@@ -50,15 +50,15 @@ class _Packet:
 
 
 def public_keys(data: bytes) -> list[PublicKey]:
-    """The primary keys in a file, armored or binary, in its order. Raises KeyFormatError."""
+    """Return the primary keys in a file, armored or binary, in order. Raise KeyFormatError."""
     return [_public_key(packets) for packets in _certificates(_binary(data))]
 
 
 def armored(data: bytes, only: Collection[str] = ()) -> str:
-    """Any form of a public key (binary, armored, several blocks) as one armored block.
+    """Return a public key in any form (binary, armored, several blocks) as one armored block.
 
-    One block, because apt decodes the armor itself and chokes on several. With the fingerprints ``only`` all other
-    keys are left out. Raises KeyFormatError.
+    apt's decoder does not accept several blocks. With the fingerprints ``only``, other keys are omitted. Raise
+    KeyFormatError.
     """
     data = _binary(data)
     if only:
@@ -95,7 +95,7 @@ def _binary(data: bytes) -> bytes:
 
 def _dearmor(block: str) -> bytes:
     lines = [line.strip() for line in block.split("\n")]
-    # Headers ("Version: ...") end at the first empty line; without headers there may be none.
+    # Headers ("Version: ...") end at the first empty line, which may be missing if there are no headers.
     body = lines[lines.index("") + 1 :] if "" in lines else [line for line in lines if ":" not in line]
     text = "".join(body)
     checksum = _CHECKSUM.search(text) if len(text) % 4 == 1 or text[-5:-4] == "=" else None
@@ -110,7 +110,7 @@ def _dearmor(block: str) -> bytes:
 
 
 def _packet_tag(byte: int) -> int:
-    """The packet type that a first byte announces, -1 when it is none."""
+    """Return the packet type in a first byte, -1 if it is not valid."""
     if not byte & 0x80:
         return -1
     return byte & 0x3F if byte & 0x40 else (byte & 0x3C) >> 2
@@ -128,7 +128,7 @@ def _crc24(data: bytes) -> int:
 
 
 def _certificates(data: bytes) -> Iterator[list[_Packet]]:
-    """The packets of each primary key, the key's own packet first."""
+    """Yield the packets of each primary key, the key's own packet first."""
     packets: list[_Packet] = []
     for packet in _packets(data):
         if packet.tag == _PUBLIC_KEY and packets:
@@ -153,7 +153,7 @@ def _packets(data: bytes) -> Iterator[_Packet]:
 
 
 def _packet_length(data: bytes, start: int) -> tuple[int, int]:
-    """The length of the body of a packet, and where that begins."""
+    """Return the length of a packet's body and its start."""
     if data[start] & 0x40:
         return _new_length(data, start + 1, "packet")
     width = {0: 1, 1: 2, 2: 4}.get(data[start] & 0x03, 0)
@@ -163,7 +163,7 @@ def _packet_length(data: bytes, start: int) -> tuple[int, int]:
 
 
 def _new_length(data: bytes, position: int, what: str) -> tuple[int, int]:
-    """A length of one, two or five octets, and where what it measures begins. Subpackets have no partial lengths."""
+    """Return a length (of one, two or five octets) and the position after it. Subpackets have no partial lengths."""
     first = _number(data, position, 1)
     if first < 192:
         return first, position + 1
@@ -200,7 +200,7 @@ def _public_key(packets: list[_Packet]) -> PublicKey:
 
 
 def _self_signature(packet: _Packet, fingerprint: str, version: int) -> tuple[int, int] | None:
-    """When a key signed itself and for how long from its creation on (0: without end), None for another signature."""
+    """Return time and validity in seconds (0: unlimited) of a self-signature, None for other signatures."""
     body = packet.body
     if len(body) < 4 or body[0] not in _DIGESTS or body[1] not in _SELF_CERTIFICATIONS:
         return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What apt has on this host: its sources and the indexes that it fetched."""
+"""Read apt's sources and fetched indexes on this host."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .sources_list import FILE_NAME, Source, read_sources
 
 _QUOTED = re.compile(r"[\\|{}\[\]<>\"^~_=!@#$%&*]")
 _DAY_S = 86400
-# Distributions' own hooks touch the same one after an update.
+# Distributions' own hooks also update this file after an update.
 _STAMP = "update-success-stamp"
 
 
 def sources_of(etc: Path) -> Iterator[tuple[Path, list[Source]]]:
-    """Every file that apt reads its sources from, with its entries."""
+    """Yield each file with apt sources and its entries."""
     parts = sorted((etc / "sources.list.d").glob("*"))
     for path in [etc / "sources.list", *(part for part in parts if FILE_NAME.match(part.name))]:
         data = read_file(path) if path.is_file() else None
@@ -30,13 +30,13 @@ def sources_of(etc: Path) -> Iterator[tuple[Path, list[Source]]]:
 
 
 def components(etc: Path) -> list[str]:
-    """The components that enabled sources of packages name, such as main."""
+    """Return the components of enabled package sources, such as main."""
     entries = [entry for _path, entries in sources_of(etc) for entry in entries]
     return sorted({name for entry in entries if entry.enabled and "deb" in entry.types for name in entry.components})
 
 
 def release_file(lists: Path, uri: str, suite: str) -> Path | None:
-    """Where apt keeps the signed index of a suite (apt's URItoFileName gives the name), None when it has none."""
+    """Return apt's file with the signed index of a suite (named by URItoFileName), None if there is none."""
     architecture = native_architecture()
     uri, suite = uri.replace("$(ARCH)", architecture).rstrip("/"), suite.replace("$(ARCH)", architecture)
     path = suite.lstrip("/") if suite.endswith("/") else f"dists/{suite}/"
@@ -44,17 +44,16 @@ def release_file(lists: Path, uri: str, suite: str) -> Path | None:
     name = _quoted(full)
     found = [lists / f"{name}{kind}" for kind in ("InRelease", "Release")]
     if not uri.startswith(("http://", "https://")):
-        # Mirror lists, discs and the like: how apt names theirs depends on the method, but not their end.
+        # For mirror lists, discs and similar, the beginning of the name depends on the method, but not its end.
         ends = tuple(_quoted(f"/{path}{kind}") for kind in ("InRelease", "Release"))
         found = [file for file in lists.glob("*Release") if file.name.endswith(ends)]
     return next((file for file in found if file.is_file()), None)
 
 
 def indexes_fresh(etc: Path, lists: Path, now: float) -> bool:
-    """Whether apt has every source's index and refreshed them within the last day.
+    """Return whether apt has every source's index and refreshed them within the last day.
 
-    The files' own times say nothing: archives keep an index for months, and an image that was unpacked today may hold
-    last year's.
+    The files' own times are useless: archives keep an index for months, and a new image may contain last year's.
     """
     complete = all(
         release_file(lists, uri, suite)
@@ -71,7 +70,7 @@ def indexes_fresh(etc: Path, lists: Path, now: float) -> bool:
 
 
 def note_refresh(lists: Path) -> None:
-    """Remember that all indexes were fetched just now: what the server has not changed stays as old as it is."""
+    """Record that all indexes were fetched now; unchanged indexes keep their old times."""
     stamp = lists.parent / "periodic" / _STAMP
     with contextlib.suppress(OSError):
         stamp.parent.mkdir(exist_ok=True)

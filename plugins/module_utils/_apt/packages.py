@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages of exact versions as declared state, with one apt-get call at most."""
+"""Ensure exact package versions with at most one successful apt-get call."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .._command import CommandError
+from .._first_run import FirstRun
 from .._versions import compare_versions
 from .cli import Apt
 from .dpkg import Database, read_database
@@ -37,7 +38,7 @@ _STALE = re.compile(r"not installable|unmet dependencies|no installation candida
 
 @dataclass(frozen=True)
 class Directories:
-    """Where dpkg and apt keep what they know."""
+    """The directories of dpkg and apt."""
 
     dpkg: Path = Path("/var/lib/dpkg")
     etc: Path = Path("/etc/apt")
@@ -45,10 +46,11 @@ class Directories:
 
 
 class Packages:
-    """Brings wishes about on this host."""
+    """Ensures the wanted packages on this host."""
 
-    def __init__(self, apt: Apt, policy: Policy, directories: Directories) -> None:
+    def __init__(self, apt: Apt, policy: Policy, directories: Directories, first_run: FirstRun) -> None:
         self._apt = apt
+        self._first_run = first_run
         self._policy = policy
         self._directories = directories
         self._dpkg = directories.dpkg
@@ -61,7 +63,7 @@ class Packages:
             wishes = [*wishes, *self._followers(wishes, follow, database, check_mode)]
         trouble = ""
         if not check_mode and (self._interrupted() or (database.unfinished and undone(wishes, database))):
-            # Also the way to wait for a package manager that is at work right now.
+            # This also waits for a running package manager.
             trouble = self._complete(wishes)
             database = self._read()
         pending, loose = undone(wishes, database), self._loose(wishes, database)
@@ -73,13 +75,16 @@ class Packages:
             after = self._predict(pending, database)
             outcome.held = outcome.held_before | set(loose)
         else:
+            self._first_run.keep_packages({n: first.get(n) for n in [*(wish.name for wish in pending), *loose]})
             after = self._install(pending, trouble) if pending else versions_of(database)
             outcome.held = self._hold(wishes)
         outcome.show(versions_of(first), after, wishes)
+        # What apt adds, replaces and removes for their sake is known only now.
+        self._first_run.keep_packages({name: first.get(name) for name in outcome.differing()})
         return outcome
 
     def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:
-        """A wish for ``1.2-*`` as one for the installed version if that fits, else for the newest one that does."""
+        """Resolve a version like ``1.2-*`` to the installed version if it fits, else to the newest that does."""
         if not wish.version.endswith("*"):
             return wish
         found = database.version(wish.name)
@@ -94,7 +99,7 @@ class Packages:
         return wish
 
     def _followers(self, wishes: Sequence[Wish], follow: Follow, database: Database, check_mode: bool) -> list[Wish]:
-        """Wishes for the packages that come along; those that no repository holds in that version have to go."""
+        """Return the packages that follow a release; those missing in that version must be removed."""
         names = follow.names(wishes, database)
         found = [Wish(name, follow.version, hold=False) for name in names]
         unknown = self._unknown(found) if found else {}
@@ -110,7 +115,7 @@ class Packages:
         return [Wish(wish.name, hold=False, gone=True) if wish in unknown else wish for wish in found]
 
     def _complete(self, wishes: Sequence[Wish]) -> str:
-        """Finish what dpkg left undone; what could not be finished is said, and left to the installation itself."""
+        """Complete interrupted work of dpkg. Return errors, which the following installation may resolve."""
         trouble = []
         try:
             self._apt.configure_pending()
@@ -172,7 +177,7 @@ class Packages:
             )
 
     def _unknown(self, pending: Sequence[Wish]) -> dict[Wish, list[str]]:
-        """The wishes that apt can't fulfil, with the versions it knows instead."""
+        """Return the packages that apt can't install, with the versions it knows instead."""
         asked = [wish for wish in pending if not wish.gone]
         known = self._apt.madison([wish.name for wish in asked]) if asked else {}
         return {
@@ -198,11 +203,11 @@ class Packages:
         return versions_of(after)
 
     def _flags(self, pending: Sequence[Wish]) -> list[str]:
-        # What a package leaves in /etc, such as apt's preferences, would go on counting.
+        # Configuration that a package leaves in /etc, such as apt's preferences, would remain in effect.
         return [*self._policy.flags(), *(["--purge"] if any(wish.gone for wish in pending) else [])]
 
     def _install_fresh(self, flags: Sequence[str], words: Sequence[str], doing: str, refreshed: bool) -> None:
-        """Install, and once more after a refresh: indexes that are missing or stale hide dependencies."""
+        """Install; if that fails because of missing or stale indexes, refresh them and try again."""
         try:
             self._apt.install(flags, words, doing)
         except CommandError as error:
@@ -214,14 +219,14 @@ class Packages:
     def _drop_optional(
         self, wishes: Sequence[Wish], database: Database, check_mode: bool
     ) -> tuple[list[Wish], list[str]]:
-        """The wishes without those optional ones that no repository holds, and the names of the latter."""
+        """Return the packages without optional ones that are not available, and the names of the latter."""
         pending = undone(wishes, database)
         doubtful = [wish for wish in pending if wish.optional]
         unknown = self._unknown(doubtful) if doubtful else {}
         if unknown and check_mode and not self._fresh():
             # A real run would refresh the indexes, and most likely find them.
             return [*wishes], []
-        # Without other work only indexes that may be too old to know it, or every run would refresh them for a package
+        # If nothing else is pending, only refresh old indexes. Otherwise every run would refresh them for a package
         # that does not exist.
         if unknown and not check_mode and (len(doubtful) < len(pending) or not self._fresh()):
             self._try_refresh()
@@ -236,19 +241,19 @@ class Packages:
         note_refresh(self._directories.lists)
 
     def _try_refresh(self) -> None:
-        """Refresh the indexes; a source that can't be had matters only if a package is still unknown then."""
+        """Refresh the indexes. An unreachable source only matters if a package is still unknown afterwards."""
         with contextlib.suppress(CommandError):
             self._refresh()
 
     def _make_known(self, pending: Sequence[Wish]) -> bool:
-        """Refresh the indexes when they lack a wanted version, and say whether that was done."""
+        """Refresh the indexes if they lack a wanted version; return whether that was done."""
         if not self._unknown(pending):
             return False
         trouble, fields = "", {}
         try:
             self._refresh()
         except CommandError as error:
-            # A source of somebody else's may be broken; that matters only if our packages are still unknown.
+            # An unmanaged source may be broken; that only matters if a package is still unknown.
             trouble, fields = f"\n{error}", error.fields
         unknown = self._unknown(pending)
         if unknown:
@@ -263,7 +268,7 @@ class Packages:
                 result = self._apt.install(self._flags(pending), [w.word for w in pending], doing, simulate=True)
                 return read_simulation(result.stdout, after)
             except CommandError as error:
-                # A real run would refresh the indexes and try again, which check mode must not.
+                # A real run would refresh the indexes and try again, which check mode must not do.
                 if not _STALE.search(str(error)):
                     raise
         after = {name: version for name, version in after.items() if name not in {w.name for w in pending if w.gone}}

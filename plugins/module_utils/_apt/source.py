@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One apt source as declared state: a deb822 file, its key, its index."""
+"""Ensure one apt source: a deb822 file, its key, its index."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from .._command import CommandError
 from .._errors import DomainError
 from .._files import file_mode, put_file, read_file
+from .._first_run import FirstRun
 from .cli import Apt
 from .credentials import Credentials, auth_conf
 from .dpkg import native_architecture
@@ -25,12 +26,12 @@ MARK = "# Managed by gpulab.kubernetes.apt_source"
 _MODE = 0o644
 _PRIVATE = 0o600
 _USER = re.compile(r"(?<=://)[^/@\s]+(?=@)")
-# What apt says of a key that is missing or has expired, with gpgv and with sqv (Debian 13, Ubuntu 26.04).
+# Messages of apt about a missing or expired key, with gpgv and with sqv (Debian 13, Ubuntu 26.04).
 _OTHER_KEY = re.compile(r"EXPKEYSIG|KEYEXPIRED|NO_PUBKEY|[Mm]issing key|expired")
 
 
 class SourceError(DomainError):
-    """The source can't be brought about as asked."""
+    """The source can't be set up as requested."""
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,12 @@ class Wanted:
 
     @property
     def auth_path(self) -> Path:
-        """The passwords of all sources of this collection."""
+        """The file with the passwords of all sources of this collection."""
         return self.etc / "auth.conf.d/90gpulab.conf"
 
     @property
     def modes(self) -> dict[Path, int]:
-        """The files that belong to this collection."""
+        """The modes of this collection's files."""
         return {self.path: _MODE, self.key_path: _MODE, self.auth_path: _PRIVATE}
 
     @property
@@ -83,9 +84,9 @@ class Wanted:
 
 @dataclass
 class Plan:
-    """What has to be written (None: removed), and why the index has to be refreshed.
+    """Files to write (None: remove), and whether to refresh the index.
 
-    ``key`` is the stored one, later the fetched one; with ``key_ends`` it is about to expire.
+    ``key`` is the stored key, later the fetched one; ``key_ends`` means that it expires soon.
     """
 
     files: dict[Path, bytes | None] = field(default_factory=dict)
@@ -115,7 +116,7 @@ class Plan:
 
 
 def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
-    """Compare the host with what is wanted, without touching anything. Raises SourceError on a conflict."""
+    """Compare the host with the wanted source without changes. Raise SourceError on a conflict."""
     result = Plan()
     for path, lines in _conflicts(wanted).items():
         found = path.read_bytes()
@@ -125,7 +126,7 @@ def plan(wanted: Wanted, replace_conflicting: bool, now: float) -> Plan:
         if path != wanted.path:
             result.before[path] = found
             note = f"Disabled by gpulab.kubernetes.apt_source in favor of {wanted.path.name}"
-            # What is not UTF-8 in it stays as it is.
+            # Bytes that are not UTF-8 are kept.
             text = comment_out(found.decode("utf-8", "surrogateescape"), lines, note)
             result.files[path] = text.encode("utf-8", "surrogateescape")
     existing, own = read_file(wanted.path), wanted.text().encode()
@@ -154,7 +155,7 @@ def _plan_credentials(wanted: Wanted, result: Plan) -> None:
 
 
 def renew(wanted: Wanted, todo: Plan, now: float) -> None:
-    """Look for a renewed key in place of one that is about to expire. Raises only when the stored one has expired."""
+    """Fetch a key again that expires soon. Raise an error only if the stored key has expired."""
     stored = todo.key
     if stored is None:
         return
@@ -174,19 +175,20 @@ def renew(wanted: Wanted, todo: Plan, now: float) -> None:
 
 
 def _warn(todo: Plan, wanted: Wanted, words: str, now: float) -> None:
-    """Report a key that ends soon, in words that are the same on all hosts: Ansible prints them once per run."""
+    """Warn about a key that expires soon. The text is the same on all hosts, because Ansible prints it once per run."""
     if todo.key and todo.key.ends_by(now + WARN_S):
         todo.warnings.append(f"The key of {wanted.label} expires on {date(todo.key.expires)}, {words}")
 
 
-def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:
+def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float, first_run: FirstRun) -> None:
     """Bring the plan about. When the index can't be had every file is put back as it was."""
     files = dict(todo.files)
     if todo.key_needed:
         todo.key = _fetch_key(wanted, now)
         files[wanted.key_path] = todo.key.text.encode()
+    first_run.keep_files({f"/etc/apt/{path.relative_to(wanted.etc)}": path for path in files})
     with _put_back_on_error([*files, wanted.key_path]):
-        # The key first, so that the source never stands without it.
+        # Write the key first, so that the source is never without it.
         for path in sorted(files, key=lambda path: path != wanted.key_path):
             put_file(path, files[path], wanted.modes.get(path) or file_mode(path) or _MODE)
         if todo.refresh:
@@ -194,7 +196,7 @@ def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float) -> None:
 
 
 def remove(wanted: Wanted) -> Plan:
-    """The plan that takes the source and its key away."""
+    """Return the plan that removes the source and its key."""
     found = {path: read_file(path) for path in (wanted.path, wanted.key_path)}
     before = {path: data for path, data in found.items() if data is not None}
     return Plan(files=dict.fromkeys(before), before=dict(before))
@@ -209,7 +211,7 @@ def _conflicts(wanted: Wanted) -> dict[Path, list[Source]]:
             continue
         for source in sources:
             same = bool(source.addresses(architecture) & mine)
-            # A file of our name and another hand is in the way whatever it holds.
+            # An unmanaged file of the same name conflicts, whatever it contains.
             clash = not same or source.signed_by != str(wanted.key_path) if path == wanted.path else same
             if source.enabled and clash:
                 found.setdefault(path, []).append(source)
@@ -270,7 +272,7 @@ def _put_back_on_error(paths: Iterable[Path]) -> Iterator[None]:
         yield
     except BaseException:
         for path, (data, mode) in reversed(kept.items()):
-            # A full disk would not take even the same file again.
+            # On a full disk, rewriting even an unchanged file would fail.
             if (read_file(path), file_mode(path) or _MODE) != (data, mode):
                 put_file(path, data, mode)
         raise
@@ -290,5 +292,5 @@ def _text(data: bytes | None) -> str:
 
 
 def _shown(data: bytes | None) -> str:
-    """Sources of others may hold a user and a password."""
+    """Return the text without users and passwords, which unmanaged sources may contain."""
     return _USER.sub("***", _text(data))

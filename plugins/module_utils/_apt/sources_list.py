@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads apt's sources, one-line and deb822, into one shape. Pure: text in, sources out."""
+"""Parse apt's sources in one-line and deb822 format. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-# What apt reads in sources.list.d, see sources.list(5) and apt.conf(5).
+# File names that apt reads in sources.list.d, see sources.list(5) and apt.conf(5).
 FILE_NAME = re.compile(r"[A-Za-z0-9_.-]+\.(?:list|sources)\Z")
 _WORD = re.compile(r'(?:"[^"]*"|\[[^\]]*\]|[^\s\["])+')
 _ENTRY = re.compile(r"\s*(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S.*)\Z")
@@ -18,7 +18,7 @@ _FALSE = {"no", "false", "without", "off", "disable", "0"}
 
 @dataclass(frozen=True)
 class Source:
-    """One entry: a line of a one-line file, or a paragraph of a deb822 file. Lines count from 1, both ends included."""
+    """One entry: a line of a one-line file, or a paragraph of a deb822 file. Lines start at 1, both inclusive."""
 
     file: str
     line: int
@@ -32,7 +32,7 @@ class Source:
     enabled: bool = True
 
     def addresses(self, architecture: str) -> set[tuple[str, str]]:
-        """What this entry points to, as comparable (address, suite) pairs."""
+        """Return the entry's addresses as comparable (address, suite) pairs."""
         return {address(uri, suite, architecture) for uri in self.uris for suite in self.suites}
 
 
@@ -46,7 +46,7 @@ class Paragraph:
 
 
 def address(uri: str, suite: str, architecture: str) -> tuple[str, str]:
-    """A repository's address in one spelling: slashes, $(ARCH) and flat repositories (suite "") made alike."""
+    """Return an address in uniform spelling: slashes, $(ARCH) and flat repositories (suite "")."""
     uri, suite = (part.replace("$(ARCH)", architecture) for part in (uri.strip('"'), suite.strip('"')))
     if suite.endswith("/"):
         uri, suite = f"{uri}/{suite}", ""
@@ -58,12 +58,12 @@ def address(uri: str, suite: str, architecture: str) -> tuple[str, str]:
 
 
 def read_sources(text: str, file: str) -> list[Source]:
-    """The entries of a file, by the format that its name says. What apt could not read either is left out."""
+    """Return the entries of a file, whose name shows its format. Entries that apt can't read are skipped."""
     return list(_deb822_sources(text, file) if file.endswith(".sources") else _line_sources(text, file))
 
 
 def paragraphs(text: str) -> Iterator[Paragraph]:
-    """The paragraphs of a deb822 file; comment lines are skipped, lines that are neither are ignored."""
+    """Yield the paragraphs of a deb822 file; comments and invalid lines are skipped."""
     fields: dict[str, str] = {}
     first = last = 0
     name = ""
@@ -133,7 +133,7 @@ def _deb822_sources(text: str, file: str) -> Iterator[Source]:
 
 
 def comment_out(text: str, sources: Iterable[Source], reason: str) -> str:
-    """The text with the lines of these entries turned into comments, each entry headed by the reason."""
+    """Return the text with the lines of these entries commented out, each entry preceded by the reason."""
     lines = text.split("\n")
     heads = set()
     for source in sources:

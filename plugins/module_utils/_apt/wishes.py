@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What packages are wanted, and what dpkg's database and apt's announcements say about that. Pure."""
+"""Wanted packages compared with dpkg's database and apt's simulation. Pure functions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _REMV = re.compile(r"^(?:Remv|Purg) (\S+) \[([^\]]*)\]")
 
 
 class PackageError(DomainError):
-    """The packages can't be brought about as asked."""
+    """The packages can't be installed as requested."""
 
 
 @dataclass(frozen=True)
 class Wish:
-    """A package; without a version any will do. ``hold`` None means what the policy says; ``gone`` wants it removed."""
+    """A wanted package; an empty version accepts any. ``hold`` None uses the policy; ``gone`` removes the package."""
 
     name: str
     version: str = ""
@@ -37,7 +37,7 @@ class Wish:
         return f"{self.name} (removed)" if self.gone else f"{self.name} {self.version}".rstrip()
 
     def fits(self, version: str) -> bool:
-        """Whether a version, without its epoch, begins as this one does up to its asterisk."""
+        """Return whether a version, without its epoch, begins with this version up to the asterisk."""
         return version.rpartition(":")[2].startswith(self.version.rstrip("*"))
 
     @property
@@ -65,7 +65,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Follow:
-    """Installed packages that are in one of the versions ``replaces`` come along to ``version``."""
+    """A release: installed packages in one of the versions ``replaces`` are changed to ``version``."""
 
     version: str = ""
     replaces: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Follow:
 
 @dataclass
 class Outcome:
-    """Versions by package, before and after, of all packages that the work touched or that were asked for."""
+    """Versions before and after, of all packages that were changed or requested."""
 
     changed: bool = False
     before: dict[str, str] = field(default_factory=dict)
@@ -88,10 +88,13 @@ class Outcome:
     missing: list[str] = field(default_factory=list)
 
     def show(self, before: Mapping[str, str], after: Mapping[str, str], wishes: Sequence[Wish]) -> None:
-        """Keep the versions of what was asked for and of what differs."""
+        """Keep the versions of requested and changed packages."""
         names = {wish.name for wish in wishes} | {n for n in {*before, *after} if before.get(n) != after.get(n)}
         self.before = {name: before[name] for name in names if name in before}
         self.after = {name: after[name] for name in names if name in after}
+
+    def differing(self) -> list[str]:
+        return sorted(n for n in {*self.before, *self.after} if self.before.get(n) != self.after.get(n))
 
     def diff(self) -> dict[str, str]:
         def lines(versions: Mapping[str, str], held: set[str]) -> str:
@@ -101,7 +104,7 @@ class Outcome:
 
 
 def read_simulation(text: str, versions: Mapping[str, str]) -> dict[str, str]:
-    """Versions by package after what ``apt-get -s`` announces."""
+    """Return the versions by package after the changes that ``apt-get -s`` announces."""
     after = dict(versions)
     for line in text.splitlines():
         install, remove = _INST.match(line), _REMV.match(line)
@@ -113,7 +116,7 @@ def read_simulation(text: str, versions: Mapping[str, str]) -> dict[str, str]:
 
 
 def undone(wishes: Sequence[Wish], database: Database) -> list[Wish]:
-    """The wishes that are not fulfilled yet."""
+    """Return the pending packages."""
     packages = [(wish, database.get(wish.name)) for wish in wishes]
     return [
         wish
@@ -123,9 +126,9 @@ def undone(wishes: Sequence[Wish], database: Database) -> list[Wish]:
 
 
 def failed_for_good(said: str, wishes: Sequence[Wish], database: Database) -> list[str]:
-    """The packages whose own script failed when dpkg configured them, and which nothing would take the place of.
+    """Return packages whose script failed when dpkg configured them, and that would not be replaced.
 
-    ``said`` is what ``dpkg --configure -a`` wrote. Installing the wishes would run the same script again.
+    ``said`` is the output of ``dpkg --configure -a``. Installing the wanted packages would run the same script again.
     """
     failed = [name for name in _SCRIPT_FAILED.findall(said) if database.get(name)]
     pending = undone(wishes, database)

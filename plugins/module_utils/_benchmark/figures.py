@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The figures of a GPU, and what was read while they were measured. Pure."""
+"""The figures of a GPU, and values read during the measurement. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ON_CPU = "measured on the CPU (no CUDA): these figures say nothing about the GPU
 
 @dataclass(frozen=True)
 class Figure:
-    """``divisor``: how many bytes or operations per second are one ``unit``."""
+    """A figure; ``divisor`` is the number of bytes or operations per second in one ``unit``."""
 
     key: str
     name: str
@@ -23,7 +23,7 @@ class Figure:
     divisor: float
 
     def format(self, value: float) -> str:
-        """A value with its unit."""
+        """Return a value with its unit."""
         scaled = value / self.divisor
         return f"{scaled:.0f} {self.unit}" if scaled >= 100 else f"{scaled:.3g} {self.unit}"
 
@@ -37,7 +37,7 @@ FIGURES = (
 
 
 def label(node: str, index: int | str | None, uuid: str) -> str:
-    """What a GPU is called in texts."""
+    """Return the name of a GPU in messages."""
     return f"{node} GPU {index}" if index not in (None, "") else f"{node} {uuid or 'GPU without a UUID'}"
 
 
@@ -62,9 +62,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Reading:
-    """What a pod reported. ``device`` is cuda or cpu, empty if there are no figures; ``gpus``: how many it sees.
+    """A pod's report; ``device`` is cuda or cpu, empty without figures; ``gpus`` is the number of GPUs it sees.
 
-    ``complaint``: why the report could not be read, empty if it could.
+    ``complaint``: why the report could not be parsed, empty if it could.
     """
 
     uuid: str = ""

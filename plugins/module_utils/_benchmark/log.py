@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads what a pod printed. Pure.
+"""Parse the output of a pod. Pure functions.
 
 The output is not trusted: only known fields, numbers within bounds and short texts are kept.
 """
@@ -15,13 +15,13 @@ from typing import Any
 
 from .figures import FIGURES, Reading
 
-# As in roles/gpu_benchmark/files/measure.py.
+# Same value as in roles/gpu_benchmark/files/measure.py.
 MARK = "GPU_BENCHMARK "
 MAX_REPORT_LENGTH = 16 * 1024
 _UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,64}")
 _FASTEST = 1e18
 _NOTES, _NOTE = 8, 300
-# Name -> the lowest and the highest value that a GPU can have.
+# Name -> (lowest, highest) plausible value.
 FACTS = {
     "pcie_generation": (1, 20),
     "pcie_generation_max": (1, 20),
@@ -40,7 +40,7 @@ FACTS = {
 
 
 def read_log(log: str) -> Reading | None:
-    """The report in a log, None while there is none. A report that can't be read has no figures, and says why."""
+    """Return the report in a log, None if there is none yet. An invalid report has a complaint and no figures."""
     lines = [line for line in log.splitlines() if line.startswith(MARK)]
     if not lines:
         return None
@@ -67,17 +67,17 @@ def read_log(log: str) -> Reading | None:
 
 
 def read_figures(value: Any) -> dict[str, float]:
-    """The figures in a part of a report that a GPU can have."""
+    """Return the plausible figures in a report."""
     return _numbers(value, {each.key: (1e-3, _FASTEST) for each in FIGURES})
 
 
 def read_facts(value: Any) -> dict[str, float]:
-    """The facts in a part of a report that a GPU can have."""
+    """Return the plausible facts in a report."""
     return _numbers(value, FACTS)
 
 
 def last_lines(log: str, lines: int = 5) -> str:
-    """The end of what a pod printed, on one line."""
+    """Return the end of a pod's output on one line."""
     return " / ".join(
         _text(line.strip(), _NOTE) for line in [each for each in log.splitlines() if each.strip()][-lines:]
     )
@@ -94,7 +94,7 @@ def _numbers(value: Any, bounds: Mapping[str, tuple[float, float]]) -> dict[str,
 
 
 def _number(value: Any, low: float, high: float) -> float | None:
-    """A number within bounds; nan is in none."""
+    """Return a number within bounds, else None; nan is never within bounds."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if low <= value <= high else None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compares GPUs of the same name and memory, and names the likely cause if one is slower than the others. Pure."""
+"""Compare GPUs of the same name and memory, and find the likely cause if one is slower. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ SLOW = 0.9
 _HOST = "host_to_device_bytes_per_s"
 # Bits of clocks_event_reasons.active (nvml.h, nvmlClocksEventReason*).
 _POWER_CAP, _HARDWARE, _THERMAL, _BRAKE, _SETTING, _SYNC = 0x4, 0x8, 0x20 | 0x40, 0x80, 0x2, 0x10
-# Most GPUs reach their power limit under full load, so these say something only if the peers don't have them.
+# Most GPUs reach their power limit under full load, so these bits only count if most peers do not have them.
 _USUAL = (_POWER_CAP, _SETTING, _SYNC)
 _OTHER_PROCESS_MIB = 1024
 
 
 @dataclass(frozen=True)
 class PeerWarning:
-    """``uuids``: the GPUs that it is about; ``figures``: keys of what is slow for the same reason."""
+    """A warning about the GPUs ``uuids``; ``figures`` are the keys of figures that are slow for the same reason."""
 
     uuids: tuple[str, ...]
     figures: tuple[str, ...]
@@ -31,7 +31,7 @@ class PeerWarning:
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure that differs from the peers'. ``subject`` and ``cause`` are equal for figures that belong together."""
+    """One figure that differs from the peers'. Figures with equal ``subject`` and ``cause`` are reported together."""
 
     uuids: tuple[str, ...]
     figure: str
@@ -41,7 +41,7 @@ class Difference:
 
 
 def compare(measurements: Iterable[Measurement]) -> list[PeerWarning]:
-    """Return what differs among peers. Figures of a CPU have no peers."""
+    """Return warnings about GPUs that differ from their peers. Figures measured on a CPU have no peers."""
     together: dict[tuple[tuple[str, ...], str, str], list[Difference]] = {}
     for group in _groups(measurements):
         for figure in FIGURES:
@@ -56,7 +56,7 @@ def compare(measurements: Iterable[Measurement]) -> list[PeerWarning]:
 
 
 def count_peers(measurements: Iterable[Measurement]) -> dict[str, int]:
-    """UUID -> with how many GPUs each of its figures was compared; the lowest number counts, 0 for a CPU."""
+    """Return UUID -> number of peers of its figures (the lowest if they differ), 0 for a CPU."""
     counts = {}
     for group in _groups(measurements):
         for each in group:
@@ -93,14 +93,14 @@ def _compare(peers: Sequence[Measurement], figure: Figure) -> Iterator[Differenc
 
 
 def cause(slow: Measurement, figure: Figure, others: Sequence[Measurement]) -> str:
-    """What most likely slows a figure, and what to check, by what was read under load."""
+    """Return the likely cause of a slow figure and what to check, from values read under load."""
     reasons = _reasons(slow) or 0
     known = [found for found in map(_reasons, others) if found is not None]
     for bit in _USUAL:
         if known and 2 * sum(bool(found & bit) for found in known) >= len(known):
             reasons &= ~bit
     if figure.key == _HOST:
-        # A copy needs neither the clocks of the GPU nor its power.
+        # A copy needs neither the GPU's clocks nor its power.
         return next(_link_causes(slow, others, reasons & (_HARDWARE | _BRAKE)))
     return next(_causes(slow, reasons))
 
@@ -160,14 +160,14 @@ def _memory_in_use(slow: Measurement) -> Iterator[str]:
 
 
 def pcie(facts: Mapping[str, float]) -> str:
-    """``Gen3 x8 of Gen4 x16``, ``Gen4 x16`` for a link that is as fast as it can be, empty if it is not known."""
+    """Return ``Gen3 x8 of Gen4 x16``, ``Gen4 x16`` for a link at full speed, empty if unknown."""
     links = (_link_of(facts, end) for end in ("", "_max"))
     now, most = (_format_link(link) if link else "" for link in links)
     return (now if now == most else f"{now} of {most}") if now and most else ""
 
 
 def _link_of(facts: Mapping[str, float], end: str = "") -> tuple[float, float, float] | None:
-    """(its speed, its generation, its width), None if it is not known. Each generation doubles the speed."""
+    """Return (speed, generation, width), None if unknown. Each generation doubles the speed."""
     generation, width = facts.get(f"pcie_generation{end}"), facts.get(f"pcie_width{end}")
     return None if generation is None or width is None else (2**generation * width, generation, width)
 
@@ -187,5 +187,5 @@ def _value(measured: Measurement, figure: Figure) -> float:
 
 
 def _percent(share: float) -> str:
-    # 89.96 % is not 90 %.
+    # Truncate: 89.96 % must not be shown as 90 %.
     return f"{int(share * 100)} %"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that measure. Pure."""
+"""The pods of the benchmark. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .._errors import DomainError
 
 PART = "gpu-benchmark"
 CONTAINER = "measure"
-# A pod imports PyTorch, measures for up to 60 seconds, and before that pulls its image.
+# A pod pulls its image, imports PyTorch, and measures for up to 60 seconds.
 SHORTEST_TIMEOUT, LONGEST_TIMEOUT = 90, 86400
 _DNS_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": PART}
@@ -24,7 +24,7 @@ _SCRIPT, _FOLDER = "measure.py", "/etc/gpu-benchmark"
 
 @dataclass(frozen=True)
 class Settings:
-    """``timeout``: seconds from the creation of a pod until it has reported. ``holder``: who runs the benchmark."""
+    """Settings; ``timeout`` is in seconds from a pod's creation to its report, ``holder`` is who runs the benchmark."""
 
     namespace: str
     python: str
@@ -34,7 +34,7 @@ class Settings:
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise DomainError for values with which nothing could be measured."""
+    """Raise DomainError for settings with which nothing could be measured."""
     wrong = ""
     if not _DNS_LABEL.fullmatch(settings.namespace):
         wrong = (
@@ -57,7 +57,7 @@ def config_map(settings: Settings) -> dict[str, Any]:
 
 
 def pod(settings: Settings, node: str, image: str, number: int, count: int) -> dict[str, Any]:
-    """The pod with this number, of as many on its node. It keeps its GPU until the last one has reported."""
+    """Return the pod ``number`` of ``count`` on a node. It keeps its GPU until the last one has reported."""
     container = {
         "name": CONTAINER,
         "image": image,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The result of a benchmark, for programs and for a terminal. Pure."""
+"""Build the result of a benchmark, for programs and for a terminal. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def result(
     nodes: Iterable[str],
     now: str,
 ) -> dict[str, Any]:
-    """What is written into the file, as described in the role's README. ``nodes``: all that this run covered."""
+    """Return the content of the result file, described in the role's README. ``nodes`` are all nodes of this run."""
     ordered = sorted(measurements, key=lambda each: (each.gpu.node, each.gpu.index or 0))
     warned, peers = compare(ordered), count_peers(ordered)
     return {
@@ -55,7 +55,7 @@ def _row(measured: Measurement, now: str) -> dict[str, Any]:
 
 
 def describe_plan(places: Iterable[Place], left_out: Iterable[LeftOut]) -> list[str]:
-    """What check mode shows."""
+    """Return the lines that check mode shows."""
     lines = [
         f"Would measure {each.count} of {len(each.gpus)} free GPUs on {each.node}"
         + (f"; the rest: {each.rest}" if each.rest else "")
@@ -65,7 +65,7 @@ def describe_plan(places: Iterable[Place], left_out: Iterable[LeftOut]) -> list[
 
 
 def summary(found: Mapping[str, Any]) -> list[str]:
-    """A line for each GPU, then what is slow and what failed."""
+    """Return one line per GPU, then warnings and failures."""
     lines = [_line(row) for row in found["gpus"]]
     lines += map(_left_out_line, found["left_out"])
     lines += [f"{_failed(each)}: {each['reason']}" for each in found["failures"]]
@@ -92,7 +92,7 @@ def _left_out_line(row: Mapping[str, Any]) -> str:
 
 
 def _failed(row: Mapping[str, Any]) -> str:
-    """The GPU that a pod failed on if it is known, otherwise its node."""
+    """Return the GPU on which a pod failed, its node if the GPU is unknown."""
     return f"{_label(row) if row['uuid'] else row['node']}: pod {row['pod']}"
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Measures the GPUs of all nodes at the same time, and those of one node one after another."""
+"""Measure the GPUs of all nodes simultaneously, and those of one node one after another."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .log import MAX_REPORT_LENGTH, last_lines, read_log
 from .pods import Settings
 from .targets import LeftOut, Place
 
-# The last lines of a container can reach its log after its end is known.
+# The last lines of a container may reach its log after it has ended.
 _LOG_GRACE = 10
-# How long one request for a log may take.
+# Limit of a single request for a log, in seconds.
 _LOG_PATIENCE = 10
 _CONFLICT = 409
 _NO_GPU = f"Insufficient {objects.GPU}"
@@ -33,7 +33,7 @@ _NO_GPU = f"Insufficient {objects.GPU}"
 
 @dataclass(frozen=True)
 class Failure:
-    """A pod that has no figures, with the GPU that it was given, which has no UUID if that is not known."""
+    """A pod without figures, and its GPU; the UUID is empty if unknown."""
 
     gpu: Gpu
     pod: str
@@ -45,9 +45,10 @@ class Failure:
 
 @dataclass
 class Queue:
-    """The pods of one node. ``body`` is the one that is waited for; those before it keep their GPUs.
+    """The pods of one node. ``body`` is the current one; earlier pods keep their GPUs.
 
-    ``created`` counts them. ``pending``: the last one is not created yet. ``rest``: why the last pods were not created.
+    ``created`` counts them. ``pending``: the last one is not created yet. ``rest``: why the remaining pods were not
+    created.
     """
 
     place: Place
@@ -67,7 +68,7 @@ class Queue:
 
 
 class Benchmark:
-    """One benchmark, from an empty namespace to none."""
+    """One benchmark, from creating its namespace to removing it."""
 
     def __init__(self, api: Api, settings: Settings) -> None:
         self._api, self._settings = api, settings
@@ -75,13 +76,13 @@ class Benchmark:
         self.measurements: list[Measurement] = []
         self.failures: list[Failure] = []
         self.warnings: list[str] = []
-        # UUID -> the pod that measured it.
+        # UUID -> pod that measured it.
         self._given: dict[str, str] = {}
 
     def measure(self, places: Sequence[Place]) -> list[LeftOut]:
-        """Fill ``measurements``, ``failures`` and ``warnings``; returns the GPUs for which there was no pod.
+        """Fill ``measurements``, ``failures`` and ``warnings``; return the GPUs for which there was no pod.
 
-        Once pods run, an API that fails costs no figures: its nodes become failures.
+        After pods have started, API errors lose no figures: the nodes concerned become failures.
         """
         queues = [Queue(place, rest=place.rest) for place in places]
         measured = False
@@ -115,7 +116,7 @@ class Benchmark:
         try:
             taken_over = self._own.taken_over
         except ApiError:
-            # Nothing is known then, and only the own namespace is removed.
+            # The owner is unknown then; only this run's namespace is removed.
             return
         if taken_over:
             raise DomainError(
@@ -127,13 +128,13 @@ class Benchmark:
         return gpu.uuid not in self._given
 
     def _why(self, gpu: Gpu, queue: Queue) -> str:
-        """Why no pod had a GPU. Each pod that failed without a known GPU may have had it."""
+        """Return why no pod was given a GPU; a pod that failed without a known GPU may have had it."""
         failed = any(each.gpu.node == gpu.node and not each.gpu.uuid for each in self.failures)
         see = f"no pod was given it; see the failures on {gpu.node}" if failed or not queue.rest else ""
         return " or ".join(filter(None, (queue.rest, see)))
 
     def _next(self, queue: Queue) -> None:
-        """Prepare the next pod of a node, if there is one more."""
+        """Prepare the next pod of a node, or mark the node as done."""
         if queue.created == queue.place.count or queue.done:
             queue.done = True
             return
@@ -146,13 +147,13 @@ class Benchmark:
         try:
             self._own.create(queue.body)
         except ApiError as error:
-            # The answer to an earlier request was lost.
+            # The response to an earlier request was lost.
             if error.status != _CONFLICT:
                 raise
         queue.pending, queue.since = False, self._api.clock()
 
     def _look(self, queues: Sequence[Queue]) -> bool:
-        """Read what is new; returns whether all nodes are done."""
+        """Read new results; return whether all nodes are done."""
         waiting = [queue for queue in queues if not queue.done]
         try:
             pods = self._own.pods()
@@ -183,7 +184,7 @@ class Benchmark:
             return
         now, phase = self._api.clock(), objects.phase(pod)
         ended = phase in ("Failed", "Succeeded")
-        # A kubelet that is gone can't be asked for a log; the pods of its node are not ready.
+        # An unreachable kubelet can't return a log; the pods of its node are not ready.
         log = self._log(queue) if ended or objects.is_ready(pod) else ""
         reading = read_log(log)
         if reading:
@@ -207,7 +208,7 @@ class Benchmark:
         return self._own.log(queue.pod, manifests.CONTAINER, _LOG_PATIENCE, **query)[:most]
 
     def _report(self, queue: Queue, reading: Reading) -> None:
-        """A pod that was given a GPU of another pod, or one that it should not have, has measured nothing."""
+        """Record a report. A report about another pod's GPU, or one that is not free, is a failure."""
         gpu = next((gpu for gpu in queue.place.gpus if gpu.uuid == reading.uuid), None)
         notes = "; ".join(reading.notes)
         if reading.complaint:
@@ -234,12 +235,12 @@ class Benchmark:
         self._next(queue)
 
     def _give_up(self, queue: Queue, reason: str) -> None:
-        """A failure after which the other pods of the node are not tried."""
+        """Record a failure and skip the other pods of the node."""
         queue.done = True
         self._fail(queue, reason)
 
     def _stop(self, queue: Queue, reason: str) -> None:
-        """What keeps this pod from running would keep the others from it, too."""
+        """Stop a node's pods; the obstacle would also affect the next ones."""
         took = self._newcomers(queue) if reason.startswith("Unschedulable") and _NO_GPU in reason else []
         if took:
             self._own.delete_pod(queue.pod)
@@ -248,7 +249,7 @@ class Benchmark:
             self._give_up(queue, reason)
 
     def _newcomers(self, queue: Queue) -> list[str]:
-        """The pods that have been given GPUs of the node since the plan."""
+        """Return the pods that were given GPUs of the node since the plan was made."""
         pods = self._api.items("/api/v1/pods")
         of_others = [pod for pod in pods if pod["metadata"].get("namespace") != self._own.name]
         others = objects.holders(of_others, read_claims(self._api, of_others))

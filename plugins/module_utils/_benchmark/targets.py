@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs can be measured, and why the others are left out. Pure."""
+"""Choose the GPUs to measure, with reasons for omitting the others. Pure functions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Place:
-    """A node with GPUs that can be measured: ``count`` pods of ``image``, each of which is given one of ``gpus``.
+    """A node to measure: ``count`` pods of ``image``, each of which gets one of ``gpus``.
 
-    ``rest`` says why there are more GPUs than pods, empty if there are not. ``holders``: pods that have GPUs already.
+    ``rest``: why there are more GPUs than pods, else empty. ``holders``: pods that already hold GPUs.
     """
 
     node: str
@@ -53,10 +53,11 @@ def plan(
     namespace: str,
     candidates: Sequence[str],
 ) -> tuple[list[Place], list[LeftOut]]:
-    """Return what is measured and what is left out; every GPU of ``hosts`` (the module's ``nodes``) is in one of them.
+    """Return the nodes to measure and the omitted GPUs.
 
-    What an interrupted run left in ``namespace`` is removed before GPUs are measured, and so does not count. A node is
-    measured with the first of ``candidates``, which are images, that runs on its GPUs.
+    Together they contain all GPUs of ``hosts`` (the module's ``nodes``). Pods of an interrupted run in ``namespace`` do
+    not count, because they are removed first. Each node uses the first of the images ``candidates`` that runs on its
+    GPUs.
     """
     by_name = {objects.name(node): node for node in nodes}
     holding = objects.holders((pod for pod in pods if pod["metadata"].get("namespace") != namespace), claims)
@@ -93,7 +94,7 @@ def plan(
 
 
 def _node_reason(node: Object | None, gpus: int) -> str:
-    """Why no GPU of a node is measured, empty if some may be."""
+    """Return why no GPU of a node is measured, empty if some may be."""
     if node is None:
         return "the cluster has no such node"
     if not objects.is_ready(node):
@@ -103,7 +104,7 @@ def _node_reason(node: Object | None, gpus: int) -> str:
     if work_on(node) or cordoned(node):
         return "the node is cordoned"
     shared = objects.quantity(node, "allocatable") > gpus or f"{objects.GPU}.shared" in objects.gpu_resources(node)
-    # A partitioned GPU is not shared, and a node may have both kinds.
+    # Partitioned GPUs are not shared; a node may have both kinds.
     if labels_of(node).get(_STRATEGY, "none") not in ("", "none") or shared:
         return "several pods share it, so the others would be measured, too"
     return ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one way in which modules talk to the Kubernetes API: paths and plain dictionaries, errors with its words."""
+"""Client of the Kubernetes API for modules: paths and plain dictionaries; errors contain the API's message."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ from .patience import Patience
 _ADVICE = "Is the control plane up, and can this host reach it (cluster_api_delegate)?"
 _PROXY = "Does a proxy or a captive portal answer instead of the API?"
 BUSY = 429
-# An API server that starts, or whose etcd elects a leader.
+# Statuses of an API server that is starting, or whose etcd is electing a leader.
 _TROUBLE = (500, 502, 503, 504)
-# Also what a server says that has not read yet who may do what.
+# Also returned by a server that has not loaded its authorization rules yet.
 _FORBIDDEN = 403
-# A new namespace has no service account as long as the controller manager is away, as it is after such a start.
+# Without a running controller manager, as after such a start, a new namespace has no service account.
 _NO_ACCOUNT = "error looking up service account"
 _EVICTION = "/eviction"
 _LARGEST_ANSWER = 256 * 1024 * 1024
 _LONGEST_MESSAGE = 2000
 _CHUNK = 1024 * 1024
 _SHORTEST_TRY = 5.0
-# Who sends a byte now and then never meets the time limit of a single read.
+# A server that sends a byte now and then never exceeds the time limit of a single read.
 _LONGEST_TRY = 120.0
 _Asked = TypeVar("_Asked")
 
 
 class ApiError(DomainError):
-    """The API refused, or could not be asked. ``status`` is the HTTP status, 0 when there was no answer.
+    """The API refused a request or could not be reached; ``status`` is the HTTP status, 0 without a response.
 
-    ``causes`` are the reasons of the API's Status object, such as C(DisruptionBudget). ``passing``: whether the same
-    request may succeed later.
+    ``causes`` are the reasons in the API's Status object, such as ``DisruptionBudget``. ``passing``: the same request
+    may succeed later.
     """
 
     def __init__(
@@ -72,13 +72,14 @@ class _Answer:
 class Api:
     """A client for one cluster, from a kubeconfig file.
 
-    ``timeout`` is the limit in seconds of a single request. An API that does not answer, is busy or in trouble is asked
-    again (see Patience). A request that creates something is repeated only if the API has not processed it.
+    ``timeout`` is the limit of a single request in seconds. Requests are repeated while the API is busy, unreachable or
+    returns server errors (see Patience). Requests that create objects are only repeated if the API has not processed
+    them.
     """
 
     def __init__(self, kubeconfig: str, timeout: float = 20) -> None:
         try:
-            # Filters import this file, too, without asking the API.
+            # Filters also import this file without needing a connection.
             import urllib3
 
             text = Path(kubeconfig).expanduser().read_text(encoding="utf-8")
@@ -91,7 +92,7 @@ class Api:
             raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {reason}") from error
         self._urllib3: Any = urllib3
         self.server = config.server.rstrip("/")
-        # Without a tunnel, whose port is another one each time.
+        # The original address, because a tunnel's port changes each time.
         self.endpoint = config.original_server or self.server
         self._timeout = timeout
         self._patience = Patience(self.server, Path(f"{kubeconfig}.patience").expanduser())
@@ -99,11 +100,11 @@ class Api:
         self._headers = {"authorization": f"Bearer {config.token}"} if config.token else {}
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
-        """An object or a list, as the API gives it."""
+        """Return an object or a list from the API."""
         return self._object("GET", path, query)
 
     def find(self, path: str) -> dict[str, Any] | None:
-        """An object, None when there is none."""
+        """Return an object, None if it does not exist."""
         try:
             return self.get(path)
         except ApiError as error:
@@ -112,11 +113,11 @@ class Api:
             return None
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """All objects of a list. With a ``limit`` they are read in pages of so many."""
+        """Return all objects of a list. With ``limit``, they are read in pages of that size."""
         return self.listed(path, **query)[0]
 
     def listed(self, path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
-        """The same, and the resourceVersion from which on the list can be watched, empty for none."""
+        """Return all objects of a list, and the resourceVersion from which to watch it, empty if there is none."""
         found: list[dict[str, Any]] = []
         while True:
             page = self.get(path, **query)
@@ -133,7 +134,7 @@ class Api:
             query["continue"] = more
 
     def stream(self, path: str, **query: str) -> Any:
-        """The answer to a request that the API goes on answering, to be read and closed. It is asked only once."""
+        """Return an open streamed response, which the caller must read and close. The request is not repeated."""
         _check_path("GET", path)
         url, request = self._url(path, query), {"headers": self._headers}
         try:
@@ -146,20 +147,20 @@ class Api:
         return answer
 
     def text(self, path: str, **query: str) -> str:
-        """What the API answers that isn't JSON: logs and proxied requests.
+        """Return a response that is not JSON: logs and proxied requests.
 
-        Trouble is that of the kubelet or pod that it asked, so it is not waited for.
+        Server errors come from the kubelet or pod and are not waited for.
         """
         return self._request("GET", path, query, trouble=())
 
     def text_within(self, seconds: float, path: str, **query: str) -> str:
-        """The same, but asked only once and for so long: the API may wait for a kubelet that is gone."""
+        """Return a text response with one request and a time limit; the API may wait for an unreachable kubelet."""
         return self._request("GET", path, query, once=seconds)
 
     def create(self, path: str, body: dict[str, Any], dry: bool = False) -> dict[str, Any]:
-        """Create an object, and return it. Whether a request that was not answered has created it is looked up.
+        """Create an object and return it. ``dry`` changes nothing.
 
-        ``dry``: as if.
+        If a request was not answered, look up whether it created the object.
         """
         try:
             return self._object("POST", path, {"dryRun": "All"} if dry else None, body)
@@ -170,7 +171,7 @@ class Api:
             found = self.find(f"{path}/{name}")
             if found is None:
                 return self._object("POST", path, body=body)
-            # It could be that of another run, which would be taken for the own one.
+            # The namespace could belong to another run.
             if body.get("kind") == "Namespace":
                 raise
             return found
@@ -178,23 +179,23 @@ class Api:
     def apply(
         self, path: str, body: dict[str, Any], manager: str = "gpulab.kubernetes", dry: bool = False
     ) -> dict[str, Any]:
-        """Create an object, or make it what is given (server-side apply), and return it. ``dry``: as if.
+        """Create or update an object with server-side apply, and return it. ``dry`` changes nothing.
 
-        What a ``manager`` applied before and does not apply again is removed, so whoever has a part of an object to
-        itself takes a name of its own.
+        Fields that the same ``manager`` applied before and omits now are removed, so each independent part of an object
+        needs its own manager.
         """
         query = {"fieldManager": manager, "force": "true", **({"dryRun": "All"} if dry else {})}
         return self._object("PATCH", path, query, body, "application/apply-patch+yaml")
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Change an object in one step, and return it; what is null in ``body`` is removed (JSON merge patch).
+        """Change an object and return it; null values in ``body`` remove fields (JSON merge patch).
 
-        With a resourceVersion in it, status 409 means that somebody else was faster.
+        If ``body`` has a resourceVersion, status 409 means that the object was changed meanwhile.
         """
         return self._object("PATCH", path, body=body, content_type="application/merge-patch+json")
 
     def delete(self, path: str, **query: str) -> None:
-        """Delete one object; one that is gone already is no error."""
+        """Delete an object, if it exists."""
         try:
             self._request("DELETE", path, query)
         except ApiError as error:
@@ -229,9 +230,9 @@ class Api:
                 "Content-Type": content_type,
             },
         }
-        # The server does not say whether it has processed a request that it could not answer.
+        # The server does not report whether it processed a request that it could not answer.
         repeatable = method != "POST"
-        # A disruption budget answers with this status, too, and its waits are those of the drain.
+        # A disruption budget also returns this status; drain waits for it.
         busy = () if path.endswith(_EVICTION) else (BUSY,)
         began, ready = time.monotonic(), False
         while True:
@@ -262,7 +263,7 @@ class Api:
             return answer.text
 
     def _ready(self) -> bool:
-        """Whether the server has read its rules. A gateway in front of it may not know the path."""
+        """Return whether the server has loaded its rules. A gateway in front of it may not know the path."""
         try:
             answer = self._ask("GET", self._url("/readyz", None), _SHORTEST_TRY, {"headers": self._headers})
         except self._urllib3.exceptions.HTTPError:
@@ -270,7 +271,7 @@ class Api:
         return answer.status not in (_FORBIDDEN, BUSY, *_TROUBLE)
 
     def _ask_within(self, seconds: float, ask: Callable[[], _Asked]) -> _Asked:
-        """One try, which is left to itself if it takes longer."""
+        """Make one attempt, and abandon it after the time limit."""
         answer: futures.Future[_Asked] = futures.Future()
 
         def work() -> None:
@@ -286,12 +287,12 @@ class Api:
             raise self._urllib3.exceptions.TimeoutError(f"no complete answer within {seconds:g} s") from None
 
     def _ask(self, method: str, url: str, once: float | None, request: dict[str, Any]) -> _Answer:
-        """One try, without following redirects. Raises HTTPError of urllib3."""
+        """Make one attempt without following redirects. Raise HTTPError of urllib3."""
         timeout = once or max(_SHORTEST_TRY, min(self._timeout, self._patience.left()))
         answer = self._open(method, url, timeout, request)
         with contextlib.closing(answer):
             data = bytearray()
-            # A few bytes could become gigabytes.
+            # A few compressed bytes could expand to gigabytes.
             for part in answer.stream(_CHUNK, decode_content=False):
                 data += part
                 if len(data) > _LARGEST_ANSWER:
@@ -318,7 +319,7 @@ class Api:
         return f"{self.server.rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
 
     def _passing(self, error: Any) -> bool:
-        """Whether it is one that another try may not meet: anything but a server that TLS does not accept."""
+        """Return whether another attempt may succeed: always, unless TLS rejected the server."""
         if not isinstance(error, self._urllib3.exceptions.SSLError):
             return True
         return bool(error.args) and isinstance(error.args[0], (ssl.SSLEOFError, ssl.SSLZeroReturnError))
@@ -329,7 +330,7 @@ class Api:
         return isinstance(cause, (exceptions.NewConnectionError, exceptions.ConnectTimeoutError))
 
     def _refusal(self, answer: _Answer, method: str, path: str) -> ApiError:
-        """The API's own words, and what causes it names, out of its Status object."""
+        """Return an error with the message and causes in the API's Status object."""
         words, causes = answer.text.strip(), []
         with contextlib.suppress(DomainError):
             status = read_object(answer.text, "a Status")

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The DCGM exporter: what keeps it from being installed, what of it may be removed, and which GPUs its metrics name.
+"""The DCGM exporter: obstacles to installing it, objects to remove, and the GPUs in its metrics.
 
-Pure. ``found`` are objects as the API gives them, ``wanted`` the manifests of the role.
+Pure functions. ``found`` are objects from the API, ``wanted`` the role's manifests.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .objects import Object
 
 APP = "dcgm-exporter"
 PORT = 9400
-# Of counters, as dcgm-exporter reads them: internal/pkg/counters/counter_config.go.
+# Types of counters in dcgm-exporter: internal/pkg/counters/counter_config.go.
 _TYPES = ("gauge", "counter", "histogram", "summary", "label")
-# The last Xid of a GPU stays when nothing else of it can be read any more.
+# A GPU's last Xid is still reported when nothing else about it can be read.
 _XID = "DCGM_FI_DEV_XID_ERRORS"
 _SAMPLE = re.compile(r"^(DCGM_FI_\w+)\{(.*)\} \S+$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -30,7 +30,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True)
 class Plan:
-    """``obstacle``: why it can't be installed, as sentences. ``removed`` goes in this order; ``kept``: what stays."""
+    """A plan. ``obstacle``: why not to install, in sentences. ``removed``: in this order. ``kept``: what stays."""
 
     obstacle: str
     removed: Sequence[Object]
@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU of a host. What the driver does not tell is empty; ``complaint`` is what it says is wrong."""
+    """A GPU of a host. Unknown values are empty; ``complaint`` is the driver's problem report."""
 
     index: str
     uuid: str
@@ -61,7 +61,7 @@ def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
 
 
 def _counter_problem(wanted: Sequence[Object]) -> str:
-    """Return what is wrong with the counters. The exporter would end, and only its log would say why."""
+    """Return an error in the counters, with which the exporter would exit and only its log would show why."""
     text = "".join(each["data"]["counters.csv"] for each in wanted if each["kind"] == "ConfigMap")
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     for fields in csv.reader(lines):
@@ -106,10 +106,10 @@ def _exports(daemonset: Object) -> bool:
 
 
 def gpus_of(entry: Mapping[str, Any]) -> list[Gpu]:
-    """The GPUs of a host, from what its driver (``gpus``) and its PCI bus (``pci``) tell.
+    """Return the GPUs of a host, from its driver (``gpus``) and its PCI bus (``pci``).
 
-    Those that only the bus knows count up to ``expected``, which is None for all of them. Those that are expected and
-    that neither knows have no name.
+    GPUs that are only on the bus count up to ``expected``, or all if it is None. Expected GPUs that neither lists have
+    no name.
     """
     listed = [
         Gpu(
@@ -130,9 +130,9 @@ def gpus_of(entry: Mapping[str, Any]) -> list[Gpu]:
 
 
 def unmeasured(gpus: Sequence[Gpu], text: str) -> list[Gpu]:
-    """The GPUs without a measured value in what an exporter answers.
+    """Return the GPUs without a measured value in an exporter's response.
 
-    Of a lost one the driver often tells its number alone. What the exporter still knows of that number names it.
+    The driver often reports only the index of a lost GPU; the exporter's metrics for that index may contain its name.
     """
     named: dict[str, Gpu] = {}
     measured: set[str] = set()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who offers the GPUs of a cluster to pods. Pure: DaemonSets and pods of the API in, device plugins out."""
+"""Find the device plugins that offer a cluster's GPUs, from DaemonSets and pods. Pure functions."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from . import nodes, objects
 from .objects import Object
 
-# Whoever registers a resource with kubelet has a socket in this directory.
+# A program that registers a resource with the kubelet has a socket in this directory.
 _SOCKETS = "/device-plugins"
 _VENDOR = "nvidia"
-# The label of this collection's device plugin, and that of the GPU Operator's.
+# Labels of this collection's device plugin and the GPU Operator's.
 APP = "nvidia-device-plugin"
 _APPS = (APP, "nvidia-device-plugin-daemonset")
 
 
 @dataclass
 class Plugin:
-    """A DaemonSet, or a pod of none; ``nodes`` have a pod of it that has not ended, leaving ones among them."""
+    """A DaemonSet or a single pod; ``nodes`` have a pod of it that has not ended, possibly a terminating one."""
 
     namespace: str
     name: str
@@ -31,7 +31,7 @@ class Plugin:
 
 
 def plugins(daemonsets: Iterable[Object], pods: Iterable[Object]) -> list[Plugin]:
-    """NVIDIA's device plugins, in the order of their names; ``policy`` is the ClusterPolicy that one belongs to."""
+    """Return NVIDIA's device plugins, sorted by name; ``policy`` is the ClusterPolicy that one belongs to."""
     found = {}
     for daemonset in daemonsets:
         if _serves(daemonset["spec"]["template"]["spec"]):
@@ -48,9 +48,9 @@ def plugins(daemonsets: Iterable[Object], pods: Iterable[Object]) -> list[Plugin
 
 
 def managed(pods: Iterable[Object], namespaces: Collection[str]) -> Iterator[tuple[Object, str]]:
-    """The pods of a known device plugin, each with the name of its DaemonSet.
+    """Yield the pods of known device plugins, each with the name of its DaemonSet.
 
-    A label can be set by everyone who can create a pod anywhere. So the pod must be in one of ``namespaces``, and its
+    Everyone who can create pods can set the label. Therefore the pod must be in one of ``namespaces``, and its
     controller must be the DaemonSet of that label, whose name may have a suffix.
     """
     for pod in pods:
@@ -63,7 +63,7 @@ def managed(pods: Iterable[Object], namespaces: Collection[str]) -> Iterator[tup
 
 
 def shared(found: Iterable[Plugin]) -> dict[str, list[str]]:
-    """Node -> the plugins there, of nodes that have more than one: kubelet would take the last to come."""
+    """Return node -> device plugins, for nodes with several; the kubelet would use the last one that registers."""
     nodes: dict[str, list[str]] = {}
     for plugin in found:
         for node in plugin.nodes:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs that NVIDIA's DRA driver offers: on which nodes, and which pods hold them by claims. Pure, except for reading.
+"""GPUs offered by NVIDIA's DRA driver: their nodes, and the pods that hold them by claims.
 
-Only resource.k8s.io/v1 is read (https://github.com/kubernetes/api/blob/master/resource/v1/types.go). A cluster that
-does not serve it has none of these objects.
+Only resource.k8s.io/v1 is supported (https://github.com/kubernetes/api/blob/master/resource/v1/types.go). A cluster
+without it has none of these objects.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _API = "/apis/resource.k8s.io/v1"
 SLICES = f"{_API}/resourceslices"
 CLASSES = f"{_API}/deviceclasses"
 _CLAIMS = f"{_API}/resourceclaims"
-# NVIDIA's driver has a second one, compute-domain.nvidia.com, whose devices are channels and not GPUs.
+# NVIDIA's other driver, compute-domain.nvidia.com, offers channels, not GPUs.
 DRIVER = "gpu.nvidia.com"
 _RESOURCES = "nvidia.com/"
-# Keeps a device plugin off a node, that of the GPU Operator as that of this collection.
+# Keeps a device plugin off a node, both the GPU Operator's and this collection's.
 _LEFT_OUT = "nvidia.com/gpu.deploy.device-plugin"
-# A device plugin comes to a node with one of these labels (affinity.yml.j2 of the role nvidia_device_plugin).
+# A device plugin runs on nodes with one of these labels (affinity.yml.j2 of the role nvidia_device_plugin).
 _OF_PLUGIN = ("gpulab.io/gpu", "feature.node.kubernetes.io/pci-10de.present", "nvidia.com/gpu.present")
 _ABSENT = 404
 
@@ -39,7 +39,7 @@ class _Lists(Protocol):
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU or a part of one. ``request`` is the request of the claim that it was allocated to."""
+    """A GPU or MIG device. ``request`` is the request in the claim that it was allocated to."""
 
     pool: str
     name: str
@@ -48,7 +48,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Claim:
-    """GPUs that a claim was given. ``pods``: uids of the pods that they are reserved for, empty if not known."""
+    """GPUs allocated to a claim. ``pods`` are the uids of pods that it is reserved for, empty if unknown."""
 
     devices: tuple[Device, ...]
     pods: frozenset[str] = frozenset()
@@ -56,12 +56,12 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claims:
-    """The claims of a cluster that were given GPUs, by namespace and name."""
+    """The claims of a cluster with allocated GPUs, by namespace and name."""
 
     found: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
 
     def devices_of(self, pod: Object) -> set[tuple[str, str]]:
-        """Pool and name of each GPU that a pod holds by a claim, less those that it asked for as a resource."""
+        """Return (pool, name) of the GPUs that a pod holds by claims, without those also requested as a resource."""
         metadata = as_mapping(pod.get("metadata"))
         namespace, uid = as_text(metadata.get("namespace")) or "default", as_text(metadata.get("uid"))
         found: set[tuple[str, str]] = set()
@@ -76,7 +76,7 @@ NO_CLAIMS = Claims()
 
 
 def parse_claims(items: Iterable[Any]) -> Claims:
-    """The ResourceClaims that were given GPUs. What only looks at GPUs (adminAccess) does not hold any."""
+    """Return the ResourceClaims with allocated GPUs. Claims with adminAccess only observe GPUs and are omitted."""
     found = {}
     for item in items:
         metadata, status = as_mapping(as_mapping(item).get("metadata")), as_mapping(as_mapping(item).get("status"))
@@ -88,7 +88,7 @@ def parse_claims(items: Iterable[Any]) -> Claims:
         )
         if devices:
             reserved = as_mappings(status.get("reservedFor"))
-            # A claim can be reserved for a whole group of pods, too.
+            # A claim can also be reserved for a group of pods.
             only_pods = all(each.get("resource") == "pods" for each in reserved)
             uids = frozenset(as_text(each.get("uid")) for each in reserved) if only_pods else frozenset()
             found[as_text(metadata.get("namespace")) or "default", as_text(metadata.get("name"))] = Claim(devices, uids)
@@ -96,7 +96,7 @@ def parse_claims(items: Iterable[Any]) -> Claims:
 
 
 def read_claims(lists: _Lists, pods: Iterable[Object]) -> Claims:
-    """The claims of the cluster, if one of the pods refers to any; else the API is not asked."""
+    """Return the cluster's claims; the API is only queried if one of the pods refers to a claim."""
     if not any(True for pod in pods for _name in _claim_names(pod)):
         return NO_CLAIMS
     try:
@@ -108,9 +108,9 @@ def read_claims(lists: _Lists, pods: Iterable[Object]) -> Claims:
 
 
 def gpus_by_node(slices: Iterable[Any]) -> dict[str, int]:
-    """Node -> how many GPUs and parts of GPUs NVIDIA's DRA driver offers there, of nodes with any.
+    """Return node -> number of GPUs and MIG devices that NVIDIA's DRA driver offers there.
 
-    A pool's slices of a former generation are outdated. A GPU belongs to one node, which the slice or the device names.
+    Slices of an earlier generation of a pool are outdated. The slice or the device names the GPU's node.
     """
     specs = [
         spec for item in slices for spec in [as_mapping(as_mapping(item).get("spec"))] if spec.get("driver") == DRIVER
@@ -130,7 +130,7 @@ def gpus_by_node(slices: Iterable[Any]) -> dict[str, int]:
 
 
 def device_classes(items: Iterable[Any]) -> dict[str, str]:
-    """NVIDIA's DeviceClasses: name -> the resource that pods can ask for instead of a claim, empty for none."""
+    """Return NVIDIA's DeviceClasses: name -> resource that pods can request instead of a claim, empty if none."""
     found = {}
     for item in items:
         spec = as_mapping(as_mapping(item).get("spec"))
@@ -144,7 +144,7 @@ def device_classes(items: Iterable[Any]) -> dict[str, str]:
 
 
 def nodes_offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plugin: Collection[str] = ()) -> list[str]:
-    """Nodes whose GPUs the DRA driver offers (``gpus``) and a device plugin, too, or as soon as it is installed."""
+    """Return the nodes in ``gpus`` (offered by DRA) whose GPUs a device plugin offers too, or would when installed."""
     chosen = set(with_plugin)
     for node in nodes:
         metadata = as_mapping(as_mapping(node).get("metadata"))
@@ -154,13 +154,13 @@ def nodes_offered_twice(gpus: Mapping[str, int], nodes: Iterable[Any], with_plug
 
 
 def _is_for_plugin(labels: Object) -> bool:
-    """Whether a device plugin runs on a node as soon as it is installed. The GPU Operator asks for its own label."""
+    """Return whether a device plugin would run on a node. The GPU Operator requires its own label."""
     own = as_text(labels.get(_LEFT_OUT))
     return own != "false" and (bool(own) or any(labels.get(name) == "true" for name in _OF_PLUGIN))
 
 
 def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem:
-    """What is wrong with these nodes, and the two ways out."""
+    """Return the problem of these nodes and its two solutions."""
     names = [name for name, resource in classes.items() if resource.startswith(_RESOURCES)]
     taken = f" (DeviceClass {names[0]} takes the name {classes[names[0]]})" if names else ""
     return Problem(
@@ -176,7 +176,7 @@ def twice_problem(nodes: Collection[str], classes: Mapping[str, str]) -> Problem
 
 
 def _claim_names(pod: Object) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each claim that a pod refers to, with those of its requests that the containers' resources count already."""
+    """Yield the claims of a pod, each with the requests that are already counted as resources of its containers."""
     spec, status = as_mapping(pod.get("spec")), as_mapping(pod.get("status"))
     statuses = as_mappings(status.get("resourceClaimStatuses"))
     made = {as_text(each.get("name")): each.get("resourceClaimName") for each in statuses}

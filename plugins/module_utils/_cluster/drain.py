@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Evicts the pods of a node, with respect for disruption budgets, until none is left or the time is over."""
+"""Evict the pods of a node, subject to disruption budgets, until none is left or the time is over."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .watching import Watch
 
 _MIRROR = "kubernetes.io/config.mirror"
 _GONE = 404
-# https://github.com/kubernetes/api/blob/master/policy/v1/types.go
+# Source: https://github.com/kubernetes/api/blob/master/policy/v1/types.go
 _BUDGET = "DisruptionBudget"
 
 
 class DrainError(DomainError):
-    """The node could not be emptied."""
+    """The node could not be drained."""
 
 
 def to_evict(pods: Sequence[Object]) -> list[Object]:
-    """Those pods that have to leave: neither finished, nor of a DaemonSet, nor the kubelet's own."""
+    """Return the pods to evict: not finished, not of a DaemonSet, not static."""
     return [
         pod
         for pod in pods
@@ -45,7 +45,7 @@ def pods_on(api: Api | Watch, node: str) -> list[Object]:
 
 
 def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
-    """Raises DrainError for pods that nobody would make again, before any other pod is evicted."""
+    """Raise DrainError for pods without a controller, before any pod is evicted."""
     alone = [full_name(pod) for pod in pods if not controller(pod)]
     if alone:
         raise DrainError(
@@ -88,7 +88,7 @@ def _evict(api: Api, pod: Object, evicted: list[str]) -> str:
         if error.status == BUSY and _BUDGET in error.causes:
             return f"a disruption budget protects it ({said})"
         if error.passing:
-            # It can be requested again, whether or not the API granted this one.
+            # The eviction can be requested again, whether or not the API granted it.
             return f"the API could not answer the request for its eviction ({said})"
         if error.status != _GONE:
             raise

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What helm says of itself, and a chart of its values."""
+"""Read helm's version, and compare values with a chart."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ try:
 except ImportError as error:
     _MISSING = str(error)
 
-# Charts in OCI registries, and the chart's own `kubeVersion` and `lookup`, as the GPU Operator's has them.
+# Required for charts in OCI registries and for the GPU Operator chart's `kubeVersion` and `lookup`.
 _MINIMUM = (3, 8)
 _VERSION = re.compile(r"^v?(\d+)\.(\d+)\.(\d+)", re.MULTILINE)
 
 
 def parse_version(text: str) -> str:
-    """``3.22.0`` from ``v3.22.0+g1a2b3c4``, as ``helm version --short`` prints it; DomainError for other text."""
+    """Return ``3.22.0`` from ``v3.22.0+g1a2b3c4`` (``helm version --short``). Raise DomainError for other text."""
     match = _VERSION.search(text)
     if match is None:
         raise DomainError(f"Error while asking helm for its version: it printed {text.strip()[:200]!r}")
@@ -39,7 +39,7 @@ def parse_version(text: str) -> str:
 
 
 def check_version(path: str, version: str, setting: str) -> None:
-    """Raises DomainError when it is too old. ``setting`` names the variable with the path."""
+    """Raise DomainError if helm is too old. ``setting`` is the variable with its path."""
     if tuple(map(int, version.split(".")[:2])) < _MINIMUM:
         raise DomainError(
             f"Error while looking for helm: {path} has version {version}, but {'.'.join(map(str, _MINIMUM))} or newer "
@@ -55,9 +55,9 @@ _WHY = "Helm accepts any value and does not report those that the chart ignores"
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart on this host, and the helm that renders it, for a namespace and a version of Kubernetes.
+    """A chart on this host, rendered with helm for a namespace and a Kubernetes version.
 
-    Helm assumes a version of its own where ``kubernetes`` is empty.
+    If ``kubernetes`` is empty, helm assumes a version.
     """
 
     runner: Runner
@@ -67,46 +67,46 @@ class Chart:
     kubernetes: str = ""
 
     def fetched(self, repository: str, version: str, directory: str) -> Chart:
-        """The same from a repository, as an archive in a directory. Raises DomainError."""
+        """Return the chart fetched from a repository into a directory. Raise DomainError."""
         argv = [self.helm, "pull", self.path, "--repo", repository, "--destination", directory, "--untar"]
         argv += ["--version", version] if version else []
         self.runner.check(argv, f"fetching the chart {self.path} {version} from {repository}")
         return replace(self, path=f"{directory}/{self.path}")
 
     def defaults(self) -> dict[str, Any]:
-        """What its values.yaml has. Raises DomainError."""
+        """Return the content of values.yaml. Raise DomainError."""
         doing = f"reading the values of {self.path}"
         found = _documents(self.runner.check([self.helm, "show", "values", self.path], doing).stdout, doing)
         return found[0] if found else {}
 
     def rendered(self, values: Values, *options: str) -> str:
-        """What it makes of these values, as YAML. Raises DomainError."""
+        """Return the YAML rendered with these values. Raise DomainError."""
         argv = [self.helm, "template", "release", self.path, "--namespace", self.namespace, "--values", "-", *options]
         argv += ["--kube-version", self.kubernetes] if self.kubernetes else []
         return self.runner.check(argv, f"rendering {self.path}", data=json.dumps(values)).stdout
 
     def objects(self, values: Values) -> list[dict[str, Any]]:
-        """The objects that it makes of these values, with resource definitions. Raises DomainError."""
+        """Return the objects rendered with these values, including resource definitions. Raise DomainError."""
         return _documents(self.rendered(values, "--include-crds"), f"rendering {self.path}")
 
 
 def _documents(text: str, doing: str) -> list[dict[str, Any]]:
-    """The mappings in YAML. Raises DomainError."""
+    """Return the mappings in a YAML text. Raise DomainError."""
     if _MISSING:
         raise DomainError(missing_required_lib("PyYAML"), exception=_MISSING)
     try:
         found = [document for document in yaml.safe_load_all(text) if isinstance(document, dict)]
     except yaml.YAMLError as error:
         raise DomainError(f"Error while {doing}: {error}") from error
-    # All names are texts then, as in values that come as JSON.
+    # Convert all keys to strings, as in values from JSON.
     texts: list[dict[str, Any]] = json.loads(json.dumps(found, default=str))
     return texts
 
 
 def value_problems(chart: Chart, values: Values, removed: Mapping[str, str], variable: str) -> Iterator[Problem]:
-    """Values that the chart does not read, or that have another type; ``removed`` says what to do without some.
+    """Yield values that the chart does not use or that have a wrong type. Raise DomainError.
 
-    Raises DomainError.
+    ``removed`` maps values that were removed from the chart to advice.
     """
     defaults = chart.defaults()
     compared = dict(_against(values, defaults, ()))
@@ -138,7 +138,7 @@ def value_problems(chart: Chart, values: Values, removed: Mapping[str, str], var
 
 
 def _against(values: Values, defaults: Values, above: Path) -> Iterator[tuple[Path, str]]:
-    """Paths of values that values.yaml does not have, with no text, and those of another kind, with what is wrong."""
+    """Yield paths that values.yaml lacks with an empty text, and paths of another type with the error."""
     for name, value in values.items():
         path, known = (*above, str(name)), defaults.get(name)
         if isinstance(known, Mapping) and known:
@@ -155,13 +155,13 @@ def _against(values: Values, defaults: Values, above: Path) -> Iterator[tuple[Pa
 
 
 def _kind(value: Any) -> str:
-    """In YAML's words. The value itself may be a secret."""
+    """Return the YAML type of a value; the value itself may be a secret."""
     kinds = {bool: "a boolean", int: "a number", float: "a number", list: "a list"}
     return kinds.get(type(value), "a text")
 
 
 def _probes(value: Any) -> Iterator[Any]:
-    """Other values for a place: if one of them changes what is rendered, or can't be rendered, the place is read."""
+    """Yield other values for a path: if one changes the output or can't be rendered, the chart uses the path."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, (int, float)):
@@ -172,7 +172,7 @@ def _probes(value: Any) -> Iterator[Any]:
         yield [] if value else [_PROBE]
     else:
         yield f"{value or ''}{_PROBE}"
-    # Helm takes the default away.
+    # Helm removes a default that is set to null.
     yield None
 
 
@@ -197,7 +197,7 @@ def _at(values: Any, path: Path) -> Any:
 
 
 def _siblings(defaults: Values, path: Path) -> list[str]:
-    """The other names that values.yaml has in the same place."""
+    """Return the other names at the same level of values.yaml."""
     found: Any = defaults
     for name in path[:-1]:
         found = found.get(name) if isinstance(found, Mapping) else None

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which host of the inventory a node belongs to. Pure.
+"""Verify which host of the inventory a node belongs to. Pure functions.
 
-The name of a node comes from its host, so root there could name any other node. What counts is what the controller
-knows: the record on the node, an address that the inventory gives, or that the controller has seen the host join.
+A node's name comes from its host, so root on a host could use another node's name. Only the controller's knowledge
+counts: the record on the node, an address in the inventory, or that this run saw the host join.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from . import objects
 from .nodes import Object, annotations_of, labels_of
 
 RECORD = "gpulab.io/inventory-host"
-# kubeadm and minikube set it. A kubelet can't give it to its own node (NodeRestriction).
+# Set by kubeadm and minikube. A kubelet can't set it on its own node (NodeRestriction).
 _CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _RENAME = "Otherwise correct the name of the host: hostnamectl set-hostname NAME on the host, or cluster_node_name"
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The claim of inventory host ``host`` to be node ``node``, and what the controller knows by itself about it.
+    """The claim that the inventory host ``host`` is the node ``node``, with the controller's evidence.
 
-    ``addresses`` are those that the inventory gives. ``control_plane``: the run uses the administrator's kubeconfig of
-    this host, so root there has every right in the cluster anyway. ``joined``: this run has seen the node appear when
-    the host joined.
+    ``addresses`` are from the inventory. ``control_plane``: the run uses this host's administrator kubeconfig, so root
+    on it has all permissions in the cluster anyway. ``joined``: this run saw the node appear when the host joined.
     """
 
     node: str
@@ -41,7 +40,7 @@ class Identity:
 
 
 def read(values: Mapping[str, Any], node: str | None = None) -> Identity:
-    """From the value of the lookup node_identity for ``node``. Raises DomainError for anything else."""
+    """Parse a value of the lookup node_identity for ``node``. Raise DomainError for anything else."""
     try:
         if node is not None and values["node"] != node:
             raise TypeError(f"it is about the node {values['node']}, not {node}")
@@ -57,7 +56,7 @@ def read(values: Mapping[str, Any], node: str | None = None) -> Identity:
 
 
 def problem(node: Object, claim: Identity) -> str:
-    """Why a host must not change this node, in sentences; empty if the node is its own."""
+    """Return why a host must not change this node, in sentences; empty if it is the host's own node."""
     name, host = objects.name(node), claim.host
     record = annotations_of(node).get(RECORD)
     if record is not None:
@@ -81,7 +80,7 @@ def problem(node: Object, claim: Identity) -> str:
 
 
 def problems(nodes: Mapping[str, Object], claims: Sequence[Identity]) -> Iterator[str]:
-    """The same for all hosts side by side, with their names. Nodes that do not exist belong to no one yet."""
+    """Yield the problems of all hosts, with their names. Nodes that do not exist belong to no host yet."""
     hosts: dict[str, list[str]] = {}
     for claim in claims:
         hosts.setdefault(claim.node, []).append(claim.host)
@@ -98,7 +97,7 @@ def problems(nodes: Mapping[str, Object], claims: Sequence[Identity]) -> Iterato
 
 
 def refuse(found: Sequence[str]) -> None:
-    """Raises DomainError for problems."""
+    """Raise DomainError if there are problems."""
     if found:
         raise DomainError(
             "Error while checking which host each node belongs to; nothing was changed:\n"
@@ -107,7 +106,7 @@ def refuse(found: Sequence[str]) -> None:
 
 
 def check(node: Object, values: Mapping[str, Any] | None) -> None:
-    """Raises DomainError if the host of a value of the lookup claims a node that is not its own; None claims none."""
+    """Raise DomainError if the host in a value of the lookup claims another host's node; None claims nothing."""
     if values is not None:
         name = objects.name(node)
         refuse(list(problems({name: node}, [read(values, name)])))
@@ -119,7 +118,7 @@ def _internal(node: Object) -> list[str]:
 
 
 def _plain(address: str) -> str:
-    """One form of each address, so that forms of IPv6 are equal."""
+    """Return a uniform form of an address, so that different notations of IPv6 are equal."""
     try:
         return str(ipaddress.ip_address(address))
     except ValueError:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keeping new pods from a node whose GPUs are ill, and giving it back.
+"""Isolate and release a node with unhealthy GPUs.
 
-A node on whose GPUs somebody works seems ill for that time, and can be left to the one who does.
+GPUs also look unhealthy during maintenance; isolation can be left to the maintenance then.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from .records import ISOLATION, key, record_of
 
 
 def isolation(node: Object) -> dict[str, Any]:
-    """Why, since when and how a node is isolated, empty for one that is not.
+    """Return reason, time and policy of a node's isolation, empty if it is not isolated.
 
-    ``was_cordoned``: it took no pods before, by another hand.
+    ``was_cordoned``: it was already cordoned, but not by this collection.
     """
     record = record_of(node, ISOLATION)
     if record is None:
@@ -28,13 +28,13 @@ def isolation(node: Object) -> dict[str, Any]:
 
 
 def isolate(work: Maintenance, policy: str, reason: str, now: str, during_work: bool) -> None:
-    """A node that is isolated already keeps its time, and its reason unless there is a new one."""
+    """Isolate a node. A node that is already isolated keeps its time, and its reason unless a new one is given."""
     if during_work or not work_on(work.node):
         work.begin({"since": now}, Plan(policy=policy, failure=reason or isolation(work.node).get("reason", "")))
 
 
 def result(work: Maintenance) -> dict[str, Any]:
-    """The result of the module."""
+    """Return the result of the module."""
     return {
         "changed": work.changed,
         "diff": {"before": _shown(work.before), "after": _shown(work.node)},

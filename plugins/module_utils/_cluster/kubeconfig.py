@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubeconfigs that run no program and read no file, built from the fields of others.
 
-A kubeconfig can name a program (``exec``), files and a proxy. Whoever loads one that a host has written lets that host
-run programs: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/.
+A kubeconfig can name a program (``exec``), files and a proxy, so loading one from a host would let that host run
+programs: https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .._kubeadm.kubeconfig import ORIGINAL_SERVER, Kubeconfig, KubeconfigError, 
 _NAMES = {"cluster": "kubernetes", "user": "kubernetes-admin"}
 _DEEPEST = 50
 _LONGEST = 1024 * 1024
-# Of which kubectl can make data.
+# Settings that kubectl can convert to data.
 _FILES = {"certificate-authority", "client-certificate", "client-key"}
 _CONTEXT = f"{_NAMES['user']}@{_NAMES['cluster']}"
 
 
 def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubeconfig:
-    """Return the fields of a context, of the current one without a name. Needs PyYAML.
+    """Return the fields of the named or current context. Requires PyYAML.
 
-    ``addresses``: the names and addresses that its server may have; empty for any.
-    Raises KubeconfigError for anything that can't be used, or that has more than a server and credentials.
+    ``addresses``: permitted names and addresses of its server; empty for any.
+    Raise KubeconfigError for an unusable kubeconfig, or one with more than a server and credentials.
     """
     if len(text) > _LONGEST:
         raise KubeconfigError(f"Error while reading a kubeconfig: it is larger than {_LONGEST} bytes")
@@ -46,7 +46,7 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
         "client-key-data": config.client_key,
     }
     for name, pem in data.items():
-        # TLS would only say "PEM lib", and only once a server answers.
+        # TLS would only report "PEM lib", and only after a server has answered.
         if pem and "-----BEGIN " not in pem:
             raise KubeconfigError(f"Error while reading a kubeconfig: {name} is not PEM")
     if not (config.client_certificate and config.client_key) and not config.token:
@@ -62,10 +62,10 @@ def read(text: str, context: str = "", addresses: Collection[str] = ()) -> Kubec
 
 
 def build(config: Kubeconfig, tunnel_port: int = 0, namespace: str = "") -> dict[str, Any]:
-    """Return a kubeconfig with these fields and no others.
+    """Return a kubeconfig with only these fields.
 
-    With ``tunnel_port`` the server is reached at this port of the loopback address; its certificate still has to be
-    that of the real name, and an extension names the real server. ``namespace`` is the default one.
+    With ``tunnel_port`` the server is this port of the loopback address; its certificate must still be for the real
+    name, and an extension contains the real server. ``namespace`` is the default namespace.
     """
     cluster: dict[str, Any] = {"server": f"https://127.0.0.1:{tunnel_port}" if tunnel_port else config.server}
     if tunnel_port:
@@ -92,7 +92,7 @@ def build(config: Kubeconfig, tunnel_port: int = 0, namespace: str = "") -> dict
 
 
 def _load(text: str) -> Any:
-    # Roles of this collection that need no API load this file, too.
+    # This file is also imported by roles that need no API.
     import yaml
 
     depth = 0
@@ -101,13 +101,13 @@ def _load(text: str) -> Any:
             # Merged aliases can make a short text take hours, and tags can make PyYAML fail in many ways.
             if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None):
                 raise ValueError("it has YAML aliases or tags, which Kubernetes' programs do not write")
-            # Each level makes PyYAML slower.
+            # PyYAML's run time grows with the depth.
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > _DEEPEST:
                 raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # Its message quotes the file, which holds keys.
+        # The message quotes the file, which contains keys.
         raise ValueError(f"it is not valid YAML ({type(error).__name__})") from None
 
 

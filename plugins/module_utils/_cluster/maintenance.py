@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node taken out of use for one purpose, and given back as it was.
+"""Take a node out of service for one purpose, and release it in its former state.
 
-All that a later run has to know stands in an annotation of the node, one for each purpose, written together with what
-closes the node: so whatever interrupts the work, the next run knows how the node was before, and resumes.
+Everything that a later run needs is in an annotation of the node, one per purpose, which is written in the same request
+that cordons or taints the node. So after any interruption, the next run knows the former state and resumes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Plan:
 
 
 def work_on(node: Object) -> str:
-    """The annotation of work on the node that has begun and not ended, empty for none. Isolation is no work.
+    """Return the annotation of unfinished maintenance on the node, empty if none; isolation does not count.
 
-    Who uncordons a node that was cordoned for work says that it is in use, whatever the annotation says.
+    A node that was cordoned for maintenance and then uncordoned manually is in use, whatever the annotation contains.
     """
     for purpose in (SHARING, DRIVER_UPGRADE, DISRUPTION):
         record = record_of(node, purpose)
@@ -56,9 +56,9 @@ def work_on(node: Object) -> str:
 
 
 def begun(purpose: str, data: Mapping[str, Any], plan: Plan, node: Object) -> dict[str, Any] | None:
-    """The merge patch that closes the node. Of ``data``, what is remembered already stays."""
+    """Return the merge patch that takes the node out of service. Keys that are already in the record are kept."""
     known = record_of(node, purpose)
-    # Where only this changes the policy to a cordon, one that is there is somebody else's.
+    # If only this change makes the policy a cordon, an existing cordon is not ours.
     kept = known is not None and (known.policy == CORDON or plan.policy != CORDON)
     before = known.cordoned if known and kept else _cordoned_by_hand(node, purpose)
     record = replace(
@@ -72,7 +72,7 @@ def begun(purpose: str, data: Mapping[str, Any], plan: Plan, node: Object) -> di
 
 
 def ended(purpose: str, node: Object) -> dict[str, Any] | None:
-    """The merge patch that gives the node back as it was. Without a record there is nothing to give back."""
+    """Return the merge patch that releases the node in its former state, None without a record."""
     known = record_of(node, purpose)
     if known is None:
         return None
@@ -80,7 +80,7 @@ def ended(purpose: str, node: Object) -> dict[str, Any] | None:
 
 
 def _cordons(node: Object, purpose: str) -> list[Record]:
-    """The other works that have cordoned the node."""
+    """Return the records of other purposes that have cordoned the node."""
     records = (record_of(node, other) for other in PURPOSES if other != purpose)
     return [record for record in records if record and record.policy == CORDON]
 
@@ -90,7 +90,7 @@ def _cordoned_by_hand(node: Object, purpose: str) -> bool:
 
 
 def _stays_cordoned(node: Object, purpose: str) -> bool:
-    """Whether the node is cordoned without this work."""
+    """Return whether the node is cordoned independently of this purpose."""
     known = record_of(node, purpose)
     if known is None or known.policy != CORDON:
         return cordoned(node)
@@ -108,7 +108,7 @@ def _returned(purpose: str, node: Object) -> dict[str, Any] | None:
 
 
 def _relabelled(purpose: str, plan: Plan, node: Object) -> dict[str, Any] | None:
-    """Set the labels and note what they were, in one step."""
+    """Return the merge patch that sets the labels and records their former values."""
     known, now = record_of(node, purpose) or Record(_cordoned_by_hand(node, purpose)), labels_of(node)
     paused = [name for name, value in now.items() if value == "true" and name.startswith(tuple(plan.pause))]
     wanted = {**plan.labels, **dict.fromkeys(paused, f"paused-for-{purpose}")}
@@ -119,11 +119,11 @@ def _relabelled(purpose: str, plan: Plan, node: Object) -> dict[str, Any] | None
 def _patch(
     node: Object, purpose: str, record: Record | None, cordon: bool, labels: Mapping[str, str | None] | None = None
 ) -> dict[str, Any] | None:
-    """None where the node is so. Another purpose's taint is not ours."""
+    """Return a merge patch, None if the node is already in this state. Taints of other purposes are kept."""
     known = record_of(node, purpose)
     spec: dict[str, Any] = {}
     if TAINT in {each.policy for each in (known, record) if each}:
-        # The one of a cordon is the API server's affair, which adds and removes it.
+        # The API server itself adds and removes the taint of a cordon.
         others = [taint for taint in taints_of(node) if taint.get("key") != TAINT_KEY]
         taints = others + ([_TAINT] if record and record.policy == TAINT else [])
         if taints != taints_of(node):
@@ -135,7 +135,7 @@ def _patch(
     differing = {name: value for name, value in (labels or {}).items() if labels_of(node).get(name) != value}
     if not (spec or annotations or differing):
         return None
-    # With the version, nobody's change from in between is lost or taken for how the node was before.
+    # With the version, a concurrent change is neither lost nor recorded as the former state.
     metadata = {"resourceVersion": node["metadata"].get("resourceVersion")}
     parts = {"annotations": annotations, "labels": differing}
     metadata.update({name: part for name, part in parts.items() if part})
@@ -143,11 +143,11 @@ def _patch(
 
 
 class Maintenance:
-    """The work called ``purpose`` on one node. ``before`` and ``node`` are the node at first, and as it is now.
+    """Maintenance of one node for ``purpose``. ``before`` is the node at the start, ``node`` its current state.
 
-    With ``check`` nothing is changed, and ``node`` is what it would be. ``claim`` is a value of the lookup
-    node_identity, ``warnings`` are whole sentences. Raises DomainError for a record that can't be relied on, and for a
-    node that is not that of the host of ``claim``.
+    With ``check`` nothing is changed, and ``node`` is the predicted state. ``claim`` is a value of the lookup
+    node_identity, ``warnings`` are sentences. Raises DomainError for an unreliable record, and for a node that is not
+    that of the host in ``claim``.
     """
 
     def __init__(self, api: Api, name: str, purpose: str, check: bool, claim: Mapping[str, Any] | None = None) -> None:
@@ -171,7 +171,7 @@ class Maintenance:
         return record_of(self.node, self._purpose)
 
     def begin(self, data: Mapping[str, Any], plan: Plan) -> None:
-        """Close the node, drain it, let pods leave. Raises DrainError, after which a new beginning is undone."""
+        """Take the node out of service and drain it. Raise DrainError, after releasing a node that this call held."""
         fresh = self.record is None
         problem = records.data_problem(self._purpose, data)
         unknown = records.unknown_labels(plan.labels)
@@ -195,7 +195,7 @@ class Maintenance:
             self._wait_until_gone(plan)
 
     def let_return(self) -> None:
-        """Let the pods that have left return; the node stays closed."""
+        """Let the pods that have left return; the node stays out of service."""
         self.change(partial(_returned, self._purpose))
 
     def fail(self, failure: str) -> None:
@@ -203,11 +203,11 @@ class Maintenance:
         self.change(partial(_failed, self._purpose, failure))
 
     def end(self) -> None:
-        """Give the node back as it was."""
+        """Release the node in its former state."""
         self.change(partial(ended, self._purpose))
 
     def change(self, plan: nodes.Plan) -> None:
-        """Change the node, by a plan that makes a merge patch of it."""
+        """Change the node with the merge patch that ``plan`` returns for it."""
         if self._check:
             before = self.node
             self.node = nodes.merged(before, plan(before) or {})
@@ -239,7 +239,7 @@ class Maintenance:
 
 
 def reliable(node: Object, purpose: str) -> records.Reading:
-    """What the node remembers. Raises DomainError for a record that can't be relied on."""
+    """Return the node's record. Raise DomainError if it is not reliable."""
     reading, name = records.read(node, purpose), node["metadata"].get("name", "")
     if reading.damage:
         raise DomainError(

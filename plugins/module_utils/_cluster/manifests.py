@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects as manifests declare them: what the API makes of them, and whether that is a change."""
+"""Apply objects from manifests and find what changed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .api import Api, ApiError
 from .objects import Object
 from .waiting import until
 
-# A definition of resources takes a moment until objects of it can be made.
+# Objects of a new resource definition can only be created after a moment.
 _ESTABLISHED = 30
-# What the API writes by itself.
+# Fields that the API sets itself.
 _OWN = ("creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid")
 
 
 @dataclass(frozen=True)
 class Change:
-    """``name`` is kind and name, with the namespace if there is one. ``before`` is empty for a new object."""
+    """A changed object; ``name`` is kind and name, with a namespace if any. ``before`` is empty for a new object."""
 
     name: str
     before: Mapping[str, Any]
@@ -32,14 +32,14 @@ class Change:
 
 
 class _Resources:
-    """Where the API has objects of a kind. Each group is asked about once."""
+    """API paths of kinds. Each API group is queried once."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
         self._known: dict[str, dict[str, Mapping[str, Any]]] = {}
 
     def path(self, body: Object) -> str:
-        """The path of an object, empty while the API knows no such kind."""
+        """Return the path of an object, empty while the API does not know the kind."""
         group = body["apiVersion"]
         root = f"/apis/{group}" if "/" in group else f"/api/{group}"
         if body["kind"] not in self._known.get(root, {}):
@@ -53,9 +53,9 @@ class _Resources:
 
 
 def apply(api: Api, definitions: Iterable[Object], manager: str, dry: bool) -> list[Change]:
-    """Apply the objects in their order (server-side); returns those that are, or would be, changed by it.
+    """Apply the objects in order (server-side); return those that are, or would be, changed.
 
-    A dry run takes an object whose kind or namespace is not there yet as new.
+    In a dry run, an object whose kind or namespace does not exist yet is considered new.
     """
     resources = _Resources(api)
     changes = []
@@ -74,9 +74,9 @@ def apply(api: Api, definitions: Iterable[Object], manager: str, dry: bool) -> l
 def removable(
     found: Sequence[Object], wanted: Sequence[Object], contents: Sequence[str] = ("Pod",)
 ) -> tuple[list[Object], list[Object]]:
-    """What this collection made of ``wanted``, last first, without its namespace if there are ``contents`` of others.
+    """Return this collection's objects among ``wanted``, last first, and unmanaged ``contents`` of its namespaces.
 
-    Those are the second list.
+    Namespaces with unmanaged contents are omitted from the first list.
     """
     there = {objects.key(each) for each in found if objects.is_ours(each)}
     ours = [each for each in reversed(wanted) if objects.key(each) in there]
@@ -95,21 +95,21 @@ def _applied(api: Api, path: str, body: Object, manager: str, dry: bool) -> Obje
     try:
         return api.apply(path, dict(body), manager, dry)
     except ApiError as error:
-        # Its namespace would be new, too.
+        # Its namespace is also new.
         if dry and error.status == 404:
             return body
         raise
 
 
 def _masked(body: dict[str, Any]) -> dict[str, Any]:
-    """What a diff may show: a Secret may hold a token that the API has put into it."""
+    """Return the object for a diff; the API may have put a token into a Secret."""
     if body.get("kind") != "Secret":
         return body
     return {**body, **{key: dict.fromkeys(body[key], "hidden") for key in ("data", "stringData") if body.get(key)}}
 
 
 def shown(body: Object) -> dict[str, Any]:
-    """An object without what the API writes by itself."""
+    """Return the object without fields that the API sets itself."""
     kept = {key: value for key, value in body.items() if key != "status"}
     if "metadata" in kept:
         kept["metadata"] = {key: value for key, value in kept["metadata"].items() if key not in _OWN}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes as the API has them: what they say, and changes that lose nobody's change from in between."""
+"""Read nodes from the API, and change them without losing concurrent changes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Object = Mapping[str, Any]
 Plan = Callable[[Object], "dict[str, Any] | None"]
 
 NODES = "/api/v1/nodes"
-# What Kubernetes accepts in labels: the name after the prefix, and the value.
+# Kubernetes' syntax of labels: the name after the prefix, and the value.
 LABEL_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 LABEL_VALUE = re.compile(rf"(?:{LABEL_NAME})?")
 _CONFLICT = 409
-# Kubelet and controllers write nodes, too.
+# The kubelet and controllers also change nodes.
 _TRIES = 5
 
 
@@ -46,9 +46,9 @@ def taints_of(node: Object) -> list[Any]:
 
 
 def untolerated_taint(node: Object, tolerations: Sequence[Object], ignored: tuple[str, ...] = ()) -> str:
-    """Return a taint that keeps new pods with these tolerations away, empty for none.
+    """Return a taint that keeps new pods with these tolerations away, empty if none.
 
-    ``ignored``: what the keys of taints that do not count begin with.
+    ``ignored``: key prefixes of taints that do not count.
     """
     for taint in taints_of(node):
         counts = taint["effect"] != "PreferNoSchedule" and not taint["key"].startswith(ignored)
@@ -66,7 +66,7 @@ def _tolerates(toleration: Object, taint: Object) -> bool:
 
 
 def get(api: Api, name: str, doing: str) -> Object:
-    """Raises DomainError (``Error while <doing>``) for a node that is absent."""
+    """Return a node. Raise DomainError (``Error while <doing>``) if it does not exist."""
     node = api.find(path(name))
     if node is None:
         raise DomainError(f"Error while {doing}: the cluster has no node of this name")
@@ -74,10 +74,10 @@ def get(api: Api, name: str, doing: str) -> Object:
 
 
 def change(api: Api, name: str, doing: str, plan: Plan) -> tuple[Object, Object]:
-    """The node before and after; it is the same object when ``plan``, which makes a merge patch, has nothing to do.
+    """Apply the merge patch that ``plan`` returns; return the node before and after, the same object if unchanged.
 
-    Lists such as taints are replaced as a whole: a plan that has one gives the node's resourceVersion along, and is
-    made anew when somebody else was faster. Raises DomainError (``Error while <doing>``) for a node that is absent.
+    Lists such as taints are replaced as a whole: a plan that changes one includes the node's resourceVersion, and is
+    computed again after a conflict. Raise DomainError (``Error while <doing>``) if the node does not exist.
     """
     for left in reversed(range(_TRIES)):
         node = get(api, name, doing)
@@ -93,7 +93,7 @@ def change(api: Api, name: str, doing: str, plan: Plan) -> tuple[Object, Object]
 
 
 def merged(node: Object, patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The node after a merge patch (RFC 7386)."""
+    """Return the node after a merge patch (RFC 7386)."""
     found = copy.deepcopy(dict(node))
     for key, value in patch.items():
         if value is None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads pods and nodes as the API gives them: who holds what, who is well, and what ails the others. Pure."""
+"""Read pods and nodes from the API: resources they hold, readiness and problems. Pure functions."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _BACK_OFF = re.compile(r'^Back-off pulling image "[^"]*"(: ErrImagePull: |$)')
 PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError")
 _START = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "CrashLoopBackOff")
 
-# Seconds: kubelet waits as long before it starts a container again that has failed, then twice as long. A container
-# that failed because something else was away for a while is not judged before that.
+# The kubelet's delay in seconds before it restarts a failed container; it doubles each time. Until then, a container
+# that failed because of a temporary problem is not considered failed.
 _FIRST_BACKOFF, _LONGEST_BACKOFF, _TO_FAIL = 10.0, 160.0, 20.0
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """What keeps a pod from running. ``final`` troubles seldom end by themselves."""
+    """A problem that keeps a pod from running. ``final``: it is likely to persist."""
 
     text: str
     final: bool = False
@@ -49,18 +49,18 @@ def full_name(pod: Object) -> str:
 
 
 def key(thing: Object) -> tuple[str, str, str]:
-    """Its kind, its namespace (empty for none) and its name."""
+    """Return kind, namespace (empty if none) and name."""
     return thing["kind"], thing["metadata"].get("namespace") or "", name(thing)
 
 
 def words(thing: Object) -> str:
-    """Its kind and its name, with the namespace if there is one."""
+    """Return kind and name, with the namespace if any."""
     kind, namespace, own = key(thing)
     return f"{kind} {namespace}/{own}" if namespace else f"{kind} {own}"
 
 
 def grouped(things: Iterable[Thing], key: Callable[[Thing], str]) -> dict[str, list[Thing]]:
-    """Things by a key, so that who asks for each key in turn need not go through all of them each time."""
+    """Group things by a key, to avoid searching all of them for each key."""
     found: dict[str, list[Thing]] = {}
     for thing in things:
         found.setdefault(key(thing), []).append(thing)
@@ -72,7 +72,7 @@ def node_of(pod: Object) -> str:
 
 
 def subject(event: Object) -> str:
-    """The UID of the object that an event is about."""
+    """Return the UID of the object that an event is about."""
     return (event.get("involvedObject") or {}).get("uid") or ""
 
 
@@ -81,43 +81,43 @@ def phase(pod: Object) -> str:
 
 
 def container_statuses(pod: Object) -> list[Object]:
-    """How its containers are, init containers first."""
+    """Return the statuses of the pod's containers, init containers first."""
     status = pod.get("status") or {}
     return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
 
 
 def is_ready(thing: Object) -> bool:
-    """Whether a pod or a node says that it is ready."""
+    """Return whether a pod or node is ready."""
     return _condition(thing, "Ready").get("status") == "True" and not thing["metadata"].get("deletionTimestamp")
 
 
 def not_ready_reason(node: Object) -> str:
-    """Why a node isn't ready, in kubelet's words."""
+    """Return why a node is not ready, with the kubelet's message."""
     condition = _condition(node, "Ready")
     words = condition.get("message") or condition.get("reason") or "its kubelet has not reported yet"
     return f"the node is not ready: {words}"
 
 
 def quantity(node: Object, kind: str, resource: str = GPU) -> int:
-    """How much of a countable resource a node has; ``kind`` is capacity or allocatable."""
+    """Return the amount of a countable resource; ``kind`` is capacity or allocatable."""
     value = ((node.get("status") or {}).get(kind) or {}).get(resource, "0")
     return whole(value)
 
 
 def whole(value: Any) -> int:
-    """A whole number as the API writes it, 0 for anything else."""
+    """Return a whole number from the API, 0 for anything else."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def gpu_resources(node: Object) -> list[str]:
-    """Resources of whole, shared or cut GPUs that a node has; one that a plugin offered formerly stays with 0."""
+    """Return the node's resources of whole, shared or partitioned GPUs; former resources with amount 0 are omitted."""
     amounts = (node.get("status") or {}).get("allocatable") or {}
     return sorted(name for name in amounts if name.startswith((GPU, MIG)) and quantity(node, "allocatable", name))
 
 
 def requested(pod: Object, resource: str = GPU) -> int:
-    """How much of a resource the scheduler counts for a pod: init containers run before, sidecars beside the others."""
+    """Return the amount that the scheduler counts for a pod; init containers run first, sidecars all the time."""
     spec = pod["spec"]
     sidecars = highest = 0
     for container in spec.get("initContainers") or []:
@@ -131,9 +131,9 @@ def requested(pod: Object, resource: str = GPU) -> int:
 
 
 def holders(pods: Iterable[Object], claims: Claims, resource: str = GPU) -> dict[str, dict[str, int]]:
-    """Node -> full name of each pod that holds some of a resource there -> how much.
+    """Return node -> full name of each pod that holds some of the resource -> amount.
 
-    What a pod holds by a claim counts as ``nvidia.com/gpu``. If several pods share it, all but the first hold 0 of it.
+    GPUs of claims count as ``nvidia.com/gpu``. If several pods share one, only the first pod's amount includes it.
     """
     found: dict[str, dict[str, int]] = {}
     counted: set[tuple[str, str]] = set()
@@ -149,7 +149,7 @@ def holders(pods: Iterable[Object], claims: Claims, resource: str = GPU) -> dict
 
 
 def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
-    """What ails a pod that has not got to run, or did not end well; None when nothing is known to be wrong.
+    """Return the problem of a pod that is not running or has failed; None if none is known.
 
     ``events`` are those of this pod, in any order.
     """
@@ -169,14 +169,14 @@ def trouble(pod: Object, events: Sequence[Object] = ()) -> Trouble | None:
 
 
 def is_ours(found: Object) -> bool:
-    """Whether this collection made it, by its label."""
+    """Return whether the object has this collection's label."""
     return (found["metadata"].get("labels") or {}).get(OWNER_LABEL) == OWNER
 
 
 def could_not_freeze(pod: Object) -> bool:
-    """Whether runc gave up before the pod's program ran, since the freezer of cgroup version 1 did not settle.
+    """Return whether runc failed before the pod's program ran, because the freezer of cgroup version 1 did not settle.
 
-    It is a game of chances that says nothing about the pod (opencontainers/cgroups, fs/freezer.go;
+    This happens at random and does not depend on the pod (opencontainers/cgroups, fs/freezer.go;
     https://github.com/kubernetes/kubernetes/issues/131087).
     """
     ends = ((container.get("state") or {}).get("terminated") or {} for container in container_statuses(pod))
@@ -188,13 +188,13 @@ def restarts(pod: Object) -> int:
 
 
 def backoff(pod: Object) -> float:
-    """How long it takes until a container that has failed was started again and had time to fail, in seconds."""
+    """Return the seconds until a failed container has been restarted and had time to fail again."""
     crashed = [
         status.get("restartCount", 0)
         for status in container_statuses(pod)
         if "running" not in (status.get("state") or {}) and not status.get("ready")
     ]
-    # kubelet doubles the time with each start. Later ones are not waited for.
+    # The kubelet doubles the delay each time; long delays are not waited for.
     return min(_FIRST_BACKOFF * 2 ** (min(max(crashed), 10) - 1), _LONGEST_BACKOFF) + _TO_FAIL if any(crashed) else 0
 
 

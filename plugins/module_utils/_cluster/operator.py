@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges how far the GPU Operator has come. Pure: objects of the API in, what is still missing out."""
+"""Determine what the GPU Operator still lacks, from objects of the API. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .rollout import Missing, Seen, available, selects, unready
 
 POLICIES = "/apis/nvidia.com/v1/clusterpolicies"
 READY = "ready"
-# By which the operator elects its leader (cmd/gpu-operator/main.go, v26.7.0).
+# Lease for the operator's leader election (cmd/gpu-operator/main.go, v26.7.0).
 LEASE = "53822513.nvidia.com"
 _RECONCILED = "Reconciled"
 _GPU_LABEL = "nvidia.com/gpu.present"
-# How far the operator has come with the driver of a node, and the states in which it has nothing to do.
+# Label for the state of a node's driver upgrade, and the states in which the operator has nothing to do.
 _UPGRADE_LABEL = "nvidia.com/gpu-driver-upgrade-state"
 _UPGRADE_FAILED = "upgrade-failed"
 _UPGRADED = ("", "upgrade-done")
-# The operator's states and the DaemonSets that they are made of (controllers/state_manager.go and assets/, v26.7.0).
+# The operator's states and their DaemonSets (controllers/state_manager.go and assets/, v26.7.0).
 OPERANDS = {
     "state-driver": "nvidia-driver-daemonset",
     "state-container-toolkit": "nvidia-container-toolkit-daemonset",
@@ -39,11 +39,11 @@ _STATES = re.compile(r"states not ready: \[([^\]]*)\]")
 
 
 def missing(name: str, seen: Seen, gpu_nodes: Collection[str] = (), only: Collection[str] = ()) -> list[Missing]:
-    """Why the operator is not ready yet, operand by operand; nothing when it is.
+    """Return why the operator is not ready, by operand; empty if it is ready.
 
-    ``gpu_nodes`` are those that it has to serve: until Node Feature Discovery has labelled one, the operator makes no
-    operands, and reports that it is ready. With ``only``, operands on other nodes don't count, nor does the policy's
-    state, which is that of all nodes.
+    ``gpu_nodes`` must be served: until Node Feature Discovery has labeled one, the operator creates no operands but
+    reports that it is ready. With ``only``, operands on other nodes and the policy's state, which covers all nodes, do
+    not count.
     """
     policy = next((found for found in seen.policies if objects.name(found) == name), None)
     if policy is None:
@@ -77,7 +77,7 @@ def missing(name: str, seen: Seen, gpu_nodes: Collection[str] = (), only: Collec
 
 
 def _age(policy: Object) -> tuple[str, str]:
-    """The operator serves the oldest ClusterPolicy, and of several as old the first by name."""
+    """Return a sort key: the operator serves the oldest ClusterPolicy, among equals the first by name."""
     return str(policy["metadata"].get("creationTimestamp") or ""), objects.name(policy)
 
 
@@ -97,7 +97,7 @@ def _upgrading(gpu_nodes: Collection[str], seen: Seen) -> Iterator[Missing]:
 
 
 def _leader(seen: Seen) -> Iterator[Missing]:
-    """An operator that is not the leader yet has not looked at a change, and the former one's word stands."""
+    """Yield a problem if the operator is not the leader yet; the status is then still the former leader's."""
     for lease in seen.leases:
         holder = str((lease.get("spec") or {}).get("holderIdentity") or "").partition("_")[0]
         if holder not in [objects.name(pod) for pod in seen.pods if objects.is_ready(pod)]:
@@ -105,7 +105,7 @@ def _leader(seen: Seen) -> Iterator[Missing]:
 
 
 def _late(seen: Seen, unlabelled: bool, only: Collection[str]) -> Iterator[Missing]:
-    """Operands that are not complete, and, while nodes are unlabelled, what finds their features."""
+    """Yield incomplete operands and, while nodes are unlabeled, the feature discovery."""
     for daemonset in seen.daemonsets:
         owners = [owner["kind"] for owner in daemonset["metadata"].get("ownerReferences") or []]
         owned = "ClusterPolicy" in owners
@@ -122,7 +122,7 @@ def _late(seen: Seen, unlabelled: bool, only: Collection[str]) -> Iterator[Missi
 def _complete(daemonset: Object) -> bool:
     status = daemonset.get("status") or {}
     wanted = status.get("desiredNumberScheduled", 0)
-    # Operands that must not be changed under a running pod are replaced by hand (OnDelete).
+    # Operands that must not be changed under running pods are replaced manually (OnDelete).
     strategy = (daemonset["spec"].get("updateStrategy") or {}).get("type", "RollingUpdate")
     current = status.get("updatedNumberScheduled", 0) if strategy == "RollingUpdate" else wanted
     observed = status.get("observedGeneration", 0) >= daemonset["metadata"].get("generation", 0)
@@ -139,7 +139,7 @@ def _pods_of(workload: Object, what: str, seen: Seen) -> list[Missing]:
 
 
 def _deployments(seen: Seen) -> Iterator[Missing]:
-    """The operator itself and what helps it: one that is being replaced says nothing of the new state yet."""
+    """Yield problems of the operator and its helpers, including a pending replacement."""
     for deployment in seen.deployments:
         former = (deployment.get("status") or {}).get("replicas", 0) > deployment["spec"].get("replicas", 1)
         if former or not available(deployment):
@@ -148,7 +148,7 @@ def _deployments(seen: Seen) -> Iterator[Missing]:
 
 
 def _said(policy: Object) -> str:
-    """What the operator says in its conditions: the error, else why it is not ready."""
+    """Return the operator's error message, otherwise why it is not ready."""
     error = _condition(policy, "Error")
     if error.get("status") == "True":
         return str(error.get("message") or error.get("reason") or "")

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A namespace that exists only while a module runs, and the pods in it.
 
-The run that uses it renews an annotation of it. Another run leaves it alone as long as that goes on, and removes what a
-run has left that was killed. It looks whether the annotation changes, so that clocks need not agree.
+The run that uses it renews an annotation. Another run does not touch it while it is renewed, and removes what a killed
+run has left. Only changes of the annotation are compared, so clocks need not agree.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .waiting import until, until_gone
 from .watching import Watch
 
 _REMOVAL = 120
-# A run renews its namespace so often, and is dead when it has not twice for so long: a restart of the API, during which
-# it can't, takes all of one period.
+# A run renews its namespace this often, and is dead if it did not in two of these periods; a restart of the API, which
+# prevents renewals, takes up to one period.
 _RENEWAL, _SILENCE = 5.0, 30.0
 _HOLDER, _RENEWED = "gpulab.io/holder", "gpulab.io/renewed"
 _GONE, _CONFLICT = 404, 409
-# Pods on a node that does not answer stay until they are deleted by force.
+# Pods on an unreachable node stay until they are deleted by force.
 _RELEASE = 30
 
 
 class OwnNamespace:
-    """``part`` names what the namespace is for (a label), ``variable`` the variable that sets its name.
+    """The namespace. ``part`` is the value of a label for its use, ``variable`` the variable with its name.
 
-    ``holder`` is who uses it, the user and host of this process by default.
+    ``holder`` is who uses it, by default the user and host of this process.
     """
 
     def __init__(self, api: Api, name: str, part: str, variable: str, holder: str = "") -> None:
@@ -46,17 +46,17 @@ class OwnNamespace:
         self.labels = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": part}
         self._uid = ""
         self._watch: Watch | None = None
-        # By the UID of the pod.
+        # Events by pod UID.
         self._events: dict[str, list[Object]] | None = None
 
     @contextlib.contextmanager
     def created(self) -> Iterator[None]:
         """Create the namespace, and remove it afterwards, even after a failure.
 
-        What a dead run has left is removed first. Raises DomainError if another run uses the namespace.
+        Remains of a dead run are removed first. Raise DomainError if another run uses the namespace.
         """
         self._remove_left_over()
-        # Its pods need no rights that an ordinary user's pods don't have.
+        # The pods need no more rights than an ordinary user's pods.
         labels = {**self.labels, "pod-security.kubernetes.io/enforce": "baseline"}
         metadata = {"name": self.name, "labels": labels, "annotations": self._annotations()}
         try:
@@ -80,7 +80,7 @@ class OwnNamespace:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Watch]:
-        """While this lasts, pods and what ails them are known from a watch."""
+        """Read pods and their problems from a watch inside the ``with`` statement."""
         with Watch(self._api) as self._watch:
             try:
                 yield self._watch
@@ -89,7 +89,7 @@ class OwnNamespace:
 
     @property
     def taken_over(self) -> bool:
-        """Whether another run has replaced the namespace since."""
+        """Return whether another run has replaced the namespace."""
         found = self._api.find(self.path)
         return found is None or found["metadata"]["uid"] != self._uid
 
@@ -103,21 +103,21 @@ class OwnNamespace:
         self._api.delete(f"{self.path}/pods/{name}", **query)
 
     def pods(self) -> dict[str, Object]:
-        """The pods by name, as they are now; ``trouble`` is about them."""
+        """Return the current pods by name; ``trouble`` refers to them."""
         self._events = None
         return {objects.name(pod): pod for pod in self._items(f"{self.path}/pods")}
 
     def trouble(self, pod: Object) -> objects.Trouble | None:
-        """What keeps a pod from running, None if nothing is known."""
+        """Return what keeps a pod from running, None if unknown."""
         if objects.phase(pod) == "Pending" and self._events is None:
             listed = self._items(f"{self.path}/events", fieldSelector="involvedObject.kind=Pod")
             self._events = objects.grouped(listed, objects.subject)
         return objects.trouble(pod, (self._events or {}).get(pod["metadata"]["uid"], ()))
 
     def log(self, pod: str, container: str, patience: float | None = None, **query: str) -> str:
-        """What a container printed. ``patience``: ask only once, for so many seconds."""
+        """Return a container's output. ``patience``: make only one request, with this limit in seconds."""
         query = {"container": container, "tailLines": "200", **query}
-        # A container that has not started has no log yet.
+        # A container that has not started has no log.
         with contextlib.suppress(ApiError):
             path = f"{self.path}/pods/{pod}/log"
             return self._api.text_within(patience, path, **query) if patience else self._api.text(path, **query)
@@ -127,30 +127,30 @@ class OwnNamespace:
         return (self._watch or self._api).items(path, **query)
 
     def _outdated(self) -> None:
-        """To be called before a request, which may change something even if it fails."""
+        """Mark the watch as outdated. Call this before a request, which may change something even if it fails."""
         if self._watch:
             self._watch.outdated()
 
     def _renew(self, ended: threading.Event) -> None:
-        """Show until the end that this run is alive."""
+        """Renew the annotation until the run has ended."""
         while not ended.wait(_RENEWAL):
             with contextlib.suppress(ApiError):
-                # The API refuses this if the namespace has been replaced since.
+                # The API rejects this if the namespace has been replaced.
                 metadata = {"uid": self._uid, "annotations": self._annotations()}
                 self._api.merge(self.path, {"metadata": metadata})
 
     def _release(self) -> None:
-        """Delete what this run has made. The GPUs are free then; the next run waits for the end of the namespace."""
+        """Delete this run's pods, which frees the GPUs, and its namespace; the next run waits until that is gone."""
         there = self._find()
         if there and there["metadata"]["uid"] == self._uid:
-            # A pod that a kubelet has ended is gone; one that was deleted by force could still hold its GPU.
+            # A pod that its kubelet has ended is gone; one deleted by force could still hold its GPU.
             self._api.delete(f"{self.path}/pods", gracePeriodSeconds="1")
             with self.watched() as watch:
                 until_gone(self.pods, _RELEASE, watch)
             self._delete(there)
 
     def _remove_left_over(self) -> None:
-        """Wait for the end of another run, and remove what it has left if it is dead, else raise DomainError."""
+        """Remove the namespace of a dead run. Raise DomainError if another run is alive."""
         there = self._find()
         if there and not _ending(there):
             first = there
@@ -169,7 +169,7 @@ class OwnNamespace:
             )
 
     def _claim(self, there: Object) -> None:
-        """Of several runs that find it left over, one may remove it."""
+        """Ensure that only one of several runs removes the namespace."""
         metadata = {"resourceVersion": there["metadata"].get("resourceVersion"), "annotations": self._annotations()}
         try:
             self._api.merge(self.path, {"metadata": metadata})
@@ -180,7 +180,7 @@ class OwnNamespace:
                 raise
 
     def _delete(self, there: Object) -> None:
-        """Delete the namespace with all that is in it, unless it is another one by now."""
+        """Delete the namespace with its content, unless it has been replaced."""
         if self._is_still_there(there):
             self._api.delete(f"{self.path}/pods", gracePeriodSeconds="0")
             self._api.delete(self.path)
@@ -190,14 +190,14 @@ class OwnNamespace:
         return found is not None and found["metadata"]["uid"] == there["metadata"]["uid"]
 
     def _find(self) -> Object | None:
-        """The namespace, whoever created it. Raises DomainError if that was for something else."""
+        """Return the namespace, None if there is none. Raise DomainError if it was created for something else."""
         found = self._api.find(self.path)
         if found is None:
             return None
         labels = found["metadata"].get("labels") or {}
         missing = [f"{key}={value}" for key, value in self.labels.items() if labels.get(key) != value]
         if missing:
-            # Other parts of this collection have namespaces, too, which must not be deleted here.
+            # Other namespaces of this collection must not be deleted here.
             raise DomainError(
                 f"Error while preparing namespace {self.name}: it exists but was created for something else (no label "
                 f"{', '.join(missing)}). Nothing was changed. Choose another with {self._variable}."
@@ -219,7 +219,7 @@ class OwnNamespace:
 
 
 def _process() -> str:
-    """The user and the host of this process."""
+    """Return user and host of this process."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):
@@ -232,6 +232,6 @@ def _ending(namespace: Object) -> bool:
 
 
 def _sign(namespace: Object) -> tuple[str, str]:
-    """Changes as long as a run uses the namespace."""
+    """Return a value that changes while a run uses the namespace."""
     metadata = namespace["metadata"]
     return metadata["uid"], (metadata.get("annotations") or {}).get(_RENEWED, "")

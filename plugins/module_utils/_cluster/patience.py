@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long an API that does not answer is waited for: one budget for each time that it is away."""
+"""The time to wait for an unreachable API: one budget for each outage."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ansible.module_utils.common.warnings import warn
 
-# An API server that restarts is back by then, in seconds.
+# A restarting API server is available again within this time, in seconds.
 LIMIT = 60.0
-# For one that has already been away for so long in this run.
+# The limit for a server that was already unreachable for the full time in this run.
 _LIMIT_WHEN_DOWN = 3.0
 _NOTICE = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
@@ -24,7 +24,7 @@ _DOWN = "down"
 class Patience:
     """The waits of one client.
 
-    ``record`` is the file in which the tasks of one run share that the API is down. It is used only if it exists.
+    ``record`` is the file in which the tasks of a run share that the API is down. It is used only if it exists.
     """
 
     def __init__(self, server: str, record: Path) -> None:
@@ -40,15 +40,15 @@ class Patience:
         self._noticed = False
 
     def clock(self) -> float:
-        """Seconds of a clock that stands still while the API is waited for: what it would show can't be seen then."""
+        """Return seconds of a clock that stops during outages, when changes can't be observed."""
         return time.monotonic() - self._lost - min(self._away(), self._limit)
 
     def left(self) -> float:
-        """How many seconds the API may still be away."""
+        """Return the remaining seconds that the API may be unreachable."""
         return self._limit - self._away()
 
     def answered(self) -> None:
-        """The API is there."""
+        """Record that the API has answered."""
         with self._lock:
             self._lost += min(self._away(), self._limit)
             self._away_since, self._pause, self._noticed = None, _FIRST_PAUSE, False
@@ -56,10 +56,10 @@ class Patience:
         self._note(down=False)
 
     def wait(self, began: float, asked: float, at_least: float = 0) -> bool:
-        """Wait before the next try; False if it has been away for too long.
+        """Wait before the next attempt; return False if the outage is too long.
 
-        ``began`` is the time of the first try of this request, ``asked`` that of the try that failed, ``at_least`` for
-        how long the API wants no other. Other threads may get answers to their requests meanwhile.
+        ``began`` is the time of this request's first attempt, ``asked`` that of the failed attempt, ``at_least`` the
+        delay in seconds that the API requested. Other threads may get answers meanwhile.
         """
         since = self._away_since
         self._away_since = since = asked if since is None else since
@@ -75,14 +75,14 @@ class Patience:
             warn(f"The API at {self._server} has not answered for {_NOTICE:g} s; waiting up to {self._limit:g} s.")
         with self._lock:
             pause = self._pause
-            # Requests that fail together are one try.
+            # Requests that fail together count as one attempt.
             if asked >= self._tried:
                 self._pause, self._tried = min(_LONGEST_PAUSE, pause * 2), now
         time.sleep(min(left, max(pause, at_least)))
         return True
 
     def _away(self) -> float:
-        # Another thread may forget it in between.
+        # Another thread may reset it in between.
         since = self._away_since
         return 0 if since is None else time.monotonic() - since
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all pods have in common that a module runs on a node of its choice. Pure."""
+"""Common parts of pods that a module runs on a chosen node. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .objects import Object
 def pod_on(
     node: str, name: str, namespace: str, labels: Mapping[str, str], deadline: int, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """A pod for this node, whatever taints it has. ``spec`` has at least the containers.
+    """Return a pod for this node that tolerates all taints. ``spec`` contains at least the containers.
 
     If the module is killed, the pod ends after ``deadline`` seconds.
     """
@@ -39,12 +39,12 @@ def pod_on(
 
 
 def node_of(pod: Object) -> str:
-    """The node that such a pod is for."""
+    """Return the node that the pod was created for."""
     required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     node: str = required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0]
     return node
 
 
 def retry_pod(pod: Object) -> dict[str, Any]:
-    """The same pod under another name, since the former one is taken until its pod is gone."""
+    """Return the same pod under another name, because the first name is taken until its pod is gone."""
     return {**pod, "metadata": {**pod["metadata"], "name": f"{pod['metadata']['name'][:247]}-again"}}

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Labels and taints of nodes as they are declared. Pure: a node and what is wanted of it in, a patch out.
+"""Compute the patch for a node's declared labels and taints. Pure functions.
 
-What this collection has put on a node, an annotation of the node remembers, and nothing else is ever removed. As others
-can write annotations, too, only what a declaration can contain is taken from it.
+An annotation records what this collection has set on the node; nothing else is ever removed. Because others can write
+annotations, only what a declaration may contain is used from it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .objects import Object
 
 ANNOTATION = "gpulab.io/node-pool"
 EFFECTS = ("NoSchedule", "PreferNoSchedule")
-Taint = tuple[str, str]  # key and effect, which together may be there once
+Taint = tuple[str, str]  # key and effect, a unique pair on a node
 
 _QUOTE = "put it in quotes ('' is empty)"
 _KEY = re.compile(rf"(?:[a-z0-9](?:[-a-z0-9.]{{0,251}}[a-z0-9])?/)?{LABEL_NAME}")
-# What Kubernetes and the feature discoveries write themselves.
+# Labels that Kubernetes and feature discovery set themselves.
 _RESERVED = re.compile(r"(?:.*\.)?(?:kubernetes\.io|k8s\.io)/.*|nvidia\.com/.*")
 _ALLOWED = re.compile(r"node-role\.kubernetes\.io/(?!(?:control-plane|master)\Z).*")
-# Taints that pods such as DNS tolerate, or that end by themselves.
+# Taints that pods such as DNS tolerate, or that are temporary.
 _HARMLESS = re.compile(r"node-role\.kubernetes\.io/control-plane|node\.kubernetes\.io/.*")
 
 
@@ -41,7 +41,7 @@ class Wanted:
 
 @dataclass
 class Plan:
-    """``patch`` is a merge patch, empty where nothing changes; ``after`` is what the node then has of it."""
+    """``patch`` is a merge patch, empty without changes; ``before`` and ``after`` are the managed labels and taints."""
 
     patch: dict[str, Any] = field(default_factory=dict)
     before: dict[str, Any] = field(default_factory=dict)
@@ -49,12 +49,12 @@ class Plan:
 
 
 def problems(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Everything that is wrong with a declaration by itself, as ends of sentences."""
+    """Return all errors in a declaration, as ends of sentences."""
     return list(_unclear(labels, taints)) or list(malformed(wanted(labels, taints)))
 
 
 def wanted(labels: Mapping[str, Any], taints: Sequence[Mapping[str, Any]]) -> Wanted:
-    """Raises DomainError for what can't be read."""
+    """Parse a declaration. Raise DomainError for errors."""
     unclear = list(_unclear(labels, taints))
     if unclear:
         raise DomainError(f"Error while reading labels and taints of a node: {'; '.join(unclear)}")
@@ -81,7 +81,7 @@ def _unclear(labels: Mapping[Any, Any], taints: Sequence[Mapping[str, Any]]) -> 
 
 
 def malformed(want: Wanted) -> Iterator[str]:
-    """What the API would refuse, or what is not ours to write, as the end of a sentence."""
+    """Yield what the API would reject or what must not be set by users, as ends of sentences."""
     for key, value in want.labels.items():
         if not _KEY.fullmatch(key):
             yield f"the label {key!r} has a key that Kubernetes does not accept"
@@ -99,7 +99,7 @@ def malformed(want: Wanted) -> Iterator[str]:
 
 
 def contested(node: Object, want: Wanted) -> Iterator[str]:
-    """Labels and taints of another hand that stand in the way, as the end of a sentence."""
+    """Yield conflicts with unmanaged labels and taints, as ends of sentences."""
     own_labels, own_taints = _own(node)
     for key, value in want.labels.items():
         have = labels_of(node).get(key)
@@ -113,7 +113,7 @@ def contested(node: Object, want: Wanted) -> Iterator[str]:
 
 
 def plan(node: Object, want: Wanted) -> Plan:
-    """How a node gets what is wanted, and loses what was wanted once; what others have changed since stays."""
+    """Return the plan to set what is wanted and remove what was wanted before; unmanaged changes are kept."""
     own_labels, own_taints = _own(node)
     labels, taints = labels_of(node), _taints(node)
     gone = [key for key in own_labels if key not in want.labels and labels.get(key) == own_labels[key]]
@@ -133,14 +133,14 @@ def plan(node: Object, want: Wanted) -> Plan:
     if _annotation(node) != record:
         result.patch.setdefault("metadata", {})["annotations"] = {ANNOTATION: record}
     if result.patch:
-        # Taints are one list: who has changed it meanwhile must not lose it.
+        # Taints are a single list, so concurrent changes to it must be detected.
         result.patch.setdefault("metadata", {})["resourceVersion"] = node["metadata"].get("resourceVersion")
     result.after = _shown({**labels, **mine}, {**taints, **my_taints}, mine, my_taints)
     return result
 
 
 def homeless(nodes: Sequence[Object], wishes: Mapping[str, Wanted]) -> bool:
-    """Whether no node would be left for pods that tolerate no taint of a pool, such as the cluster's DNS."""
+    """Return whether no node would be left for pods that tolerate no pool's taint, such as the cluster's DNS."""
 
     def closed(node: Object) -> bool:
         want = wishes.get(objects.name(node))
@@ -168,13 +168,13 @@ def _annotation(node: Object) -> str | None:
 
 
 def _own(node: Object) -> tuple[dict[str, str], dict[Taint, str]]:
-    """What this collection has put there. A record that nobody can read claims nothing."""
+    """Return what this collection has set. An unreadable record counts as empty."""
     labels, taints, _ignored = _read(node)
     return labels, taints
 
 
 def ignored(node: Object) -> list[str]:
-    """What of the record does not count, as ends of sentences."""
+    """Return which parts of the record are ignored, as ends of sentences."""
     return _read(node)[2]
 
 

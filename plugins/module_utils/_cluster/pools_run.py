@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings the labels and taints of nodes about: the API around the plans of pools."""
+"""Apply the labels and taints of nodes through the API."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .pools import ANNOTATION, Plan, Wanted, contested, homeless, ignored, malfo
 def ensure(
     api: Api, wishes: Mapping[str, Wanted], claims: Sequence[Identity], check: bool, warn: Callable[[str], None]
 ) -> dict[str, dict[str, Any]]:
-    """Node -> what it had and has, of nodes that changed. Raises DomainError, with nothing changed, for mistakes.
+    """Return node -> labels and taints before and after, for changed nodes. Raise DomainError before any change.
 
     The host of each of ``claims`` is recorded on its node.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads amounts as Kubernetes writes them. Pure."""
+"""Parse Kubernetes quantities. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PREFIXES = "KMGTPE"
 
 
 def read_quantity(text: str) -> Fraction | None:
-    """The number that V(500m), V(2T) or V(100Gi) stands for, None for anything else."""
+    """Return the number of ``500m``, ``2T`` or ``100Gi``, None for anything else."""
     found = _QUANTITY.fullmatch(text)
     if not found:
         return None
@@ -26,5 +26,5 @@ def read_quantity(text: str) -> Fraction | None:
 
 
 def quantity(text: Any) -> Fraction | None:
-    """An amount of bytes as Kubernetes writes it (100Gi, 2T), None for anything else."""
+    """Return an amount of bytes (100Gi, 2T), None for anything else."""
     return None if str(text).endswith("m") else read_quantity(str(text))

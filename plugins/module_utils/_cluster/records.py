@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records of maintenance in the annotations of a node. Pure.
+"""Records of maintenance in the annotations of a node. Pure functions.
 
-A kubelet may annotate its own node, and other software all of them. So a record is read into known names and shapes,
-and says no more than what this collection can have written.
+A kubelet may annotate its own node, and other software any node. Therefore a record is parsed into known fields, and
+only values that this collection can have written are used.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .nodes import LABEL_NAME, LABEL_VALUE, Object, annotations_of
 
 DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION = "driver-upgrade", "disruption", "gpu-sharing", "gpu-isolation"
 PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION)
-# How new pods are kept away: from the node, from it unless they tolerate that, or only those that avoid a label.
+# How new pods are kept away: all pods, pods that do not tolerate a taint, or pods that avoid a label.
 CORDON, TAINT, LABEL = "cordon", "taint", "label"
 
 _LARGEST = 64 * 1024
@@ -34,9 +34,9 @@ _TIME = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z)?
 
 @dataclass(frozen=True)
 class Record:
-    """``cordoned`` is how the node was before; ``labels`` holds former values, None for a label that was not there.
+    """State of the node before maintenance: whether it was ``cordoned``; former ``labels``, None for absent ones.
 
-    ``failure`` says why the node is not to be used, ``policy`` how new pods are kept away.
+    ``failure`` is why the node must not be used, ``policy`` how new pods are kept away.
     """
 
     cordoned: bool = False
@@ -48,9 +48,9 @@ class Record:
 
 @dataclass(frozen=True)
 class Reading:
-    """``record`` is None without an annotation. ``damage`` says why it must not be relied on, as the end of a sentence.
+    """A parsed record, None without an annotation. ``damage`` ends a sentence about why it is unreliable.
 
-    ``ignored`` names what it claims to restore, although this collection never sets it.
+    ``ignored`` names restored values that this collection never sets.
     """
 
     record: Record | None = None
@@ -59,7 +59,7 @@ class Reading:
 
 
 def key(purpose: str) -> str:
-    """The annotation of the node that holds the record."""
+    """Return the name of the node's annotation with the record."""
     return f"gpulab.io/{purpose}"
 
 
@@ -69,17 +69,17 @@ def read(node: Object, purpose: str) -> Reading:
 
 
 def record_of(node: Object, purpose: str) -> Record | None:
-    """What the node remembers; one that is damaged still says that the node is in use."""
+    """Return the node's record; a damaged one still means that the node is under maintenance."""
     return read(node, purpose).record
 
 
 def unknown_labels(labels: Mapping[str, Any]) -> list[str]:
-    """The names of labels that a record can't hold."""
+    """Return the names of labels that a record can't contain."""
     return [name for name in labels if not _LABELS.fullmatch(str(name))]
 
 
 def data_problem(purpose: str, data: Mapping[str, Any]) -> str:
-    """Why a record for this purpose can't hold these data, as the end of a sentence."""
+    """Return why a record for this purpose can't contain these data, as the end of a sentence."""
     known = _DATA.get(purpose, {})
     for name, value in data.items():
         if name not in known:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges how far a rollout has come on named nodes. Pure: objects of the API in, what is still missing out."""
+"""Determine what a rollout still lacks on named nodes, from objects of the API. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ _POD_GENERATION = "pod-template-generation"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What must be so: pods of DaemonSets on these nodes, Deployments available, what is allocatable per node, and the
-    operands of a ClusterPolicy ready. With ``tolerate_unhealthy``, unhealthy GPUs are for others to judge.
+    """The wanted state: pods of DaemonSets on these nodes, available Deployments, allocatable resources by node.
+
+    With ``cluster_policy``, its operands must be ready, too. ``tolerate_unhealthy`` accepts unhealthy GPUs.
     """
 
     cluster_policy: str = ""
@@ -33,7 +34,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Seen:
-    """What the API has: nodes, ClusterPolicies, and the workloads, pods, leases and events of one namespace."""
+    """Objects in the API: nodes, ClusterPolicies, and the workloads, pods, leases and events of one namespace."""
 
     nodes: Sequence[Object] = ()
     policies: Sequence[Object] = ()
@@ -54,10 +55,10 @@ class Seen:
 
 @dataclass(frozen=True)
 class Missing:
-    """One thing that is not as wanted. ``pod`` is the one whose log may tell more.
+    """One difference from the wanted state. ``pod`` is the pod whose log may show the reason.
 
-    ``final`` seldom ends by itself; ``unhealthy`` are GPUs that the device plugin knows, but does not offer. In
-    ``backoff`` seconds the pod's container was started again and can show that it fails.
+    ``final``: it is likely to persist; ``unhealthy``: the device plugin knows these GPUs but does not offer them. After
+    ``backoff`` seconds, the pod's container has been restarted and had time to fail again.
     """
 
     node: str
@@ -75,7 +76,7 @@ class Missing:
 
 
 def available(deployment: Object) -> bool:
-    """Whether a Deployment has enough available pods of its present template."""
+    """Return whether a Deployment has enough available pods of its current template."""
     status = deployment.get("status") or {}
     current = status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
     ready = min(status.get("updatedReplicas") or 0, status.get("availableReplicas") or 0)
@@ -83,14 +84,14 @@ def available(deployment: Object) -> bool:
 
 
 def selects(workload: Object, pod: Object) -> bool:
-    """Whether a pod has the labels that a DaemonSet or a Deployment selects."""
+    """Return whether a DaemonSet or Deployment selects a pod."""
     labels = pod["metadata"].get("labels") or {}
     wanted = workload["spec"]["selector"].get("matchLabels") or {}
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
 def unready(pod: Object, what: str, seen: Seen) -> Missing:
-    """Why a pod of ``what`` is not ready."""
+    """Return why a pod of ``what`` is not ready."""
     found = objects.trouble(pod, seen.events_by_pod.get(pod["metadata"].get("uid") or "", ())) or objects.Trouble(
         f"pod {objects.name(pod)} is not ready yet ({objects.phase(pod)})"
     )
@@ -100,12 +101,12 @@ def unready(pod: Object, what: str, seen: Seen) -> Missing:
 
 
 def acceptable(wanted: Wanted, found: Iterable[Missing]) -> bool:
-    """Whether nothing is missing, or nothing but what is tolerated."""
+    """Return whether nothing is missing except what is tolerated."""
     return all(entry.unhealthy and wanted.tolerate_unhealthy for entry in found)
 
 
 def missing(wanted: Wanted, seen: Seen) -> list[Missing]:
-    """Everything that is not yet as wanted, nodes in the order given; for a ClusterPolicy see operator."""
+    """Return all differences from the wanted state, in the order of nodes; for a ClusterPolicy see operator."""
     nodes, chosen = {objects.name(node): node for node in seen.nodes}, set(wanted.nodes)
     found = [entry for deployment in wanted.deployments for entry in _deployment(deployment, seen)]
     for node in dict.fromkeys([*wanted.nodes, *wanted.allocatable]):
@@ -153,7 +154,7 @@ def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
     amounts = wanted.allocatable.get(where)
     if amounts is None:
         return
-    # What the device plugin offered before a change of sharing has to be gone.
+    # Resources that the device plugin offered before a change of sharing must be gone.
     former = {name: 0 for name in objects.gpu_resources(node) if name not in amounts}
     wrong = {
         name: want
@@ -174,7 +175,7 @@ def _allocatable(wanted: Wanted, node: Object, seen: Seen) -> Iterable[Missing]:
 
 
 def _current(pod: Object, daemonset: Object) -> bool:
-    """Whether a pod was made from the DaemonSet's present template."""
+    """Return whether a pod was created from the DaemonSet's current template."""
     want = (daemonset["metadata"].get("annotations") or {}).get(_GENERATION)
     have = (pod["metadata"].get("labels") or {}).get(_POD_GENERATION)
     observed = (daemonset.get("status") or {}).get("observedGeneration", 0)
@@ -182,7 +183,7 @@ def _current(pod: Object, daemonset: Object) -> bool:
 
 
 def _asks(daemonset: Object) -> str:
-    """Which labels a DaemonSet asks nodes for, as the end of a sentence."""
+    """Return the labels that a DaemonSet requires on nodes, as the end of a sentence."""
     spec = daemonset["spec"]["template"]["spec"]
     affinity = spec.get("affinity") or {}
     required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waits for a rollout: asks the API for what rollout and operator judge, until there is an end, and explains it."""
+"""Wait for a rollout and explain what is missing."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from .rollout import Missing, Seen, Wanted
 from .waiting import StuckFor, until
 from .watching import Watch
 
-# A plugin that has just started calls its GPUs unhealthy for a moment.
+# A plugin that has just started reports its GPUs as unhealthy for a moment.
 UNHEALTHY_FOR = 15.0
 _LOG_LINES = "8"
 
 
 class End:
-    """Whether waiting has come to its end: all has been as wanted for ``settle`` seconds, or something is stuck."""
+    """Decides when to stop waiting: the state was as wanted for ``settle`` seconds, or something is stuck."""
 
     def __init__(self, wanted: Wanted, settle: float = 0) -> None:
         self._wanted = wanted
         self._stuck, self._unhealthy, self._stable = StuckFor(), StuckFor(UNHEALTHY_FOR), StuckFor(settle)
 
     def reached(self, found: Sequence[Missing], now: float) -> bool:
-        """``found`` is what is missing at ``now``, a time in seconds; to be asked after each look."""
+        """Return whether to stop; call this after each look. ``found`` is missing at ``now``, a time in seconds."""
         acceptable = rollout.acceptable(self._wanted, found)
-        # By the pod: the text changes from look to look (ErrImagePull, ImagePullBackOff).
+        # Identified by pod, because the text changes (ErrImagePull, ImagePullBackOff).
         final = {f"{entry.node} {entry.pod or entry.text}": entry.backoff for entry in found if entry.final}
         stuck = self._stuck.exceeded(final, now, final)
-        # GPUs seem unhealthy as long as their plugin is not there, so only what follows counts.
+        # GPUs seem unhealthy until their plugin runs, so only the time after that counts.
         unhealthy = self._unhealthy.exceeded((entry.node for entry in found if acceptable), now)
         stable = self._stable.exceeded(["acceptable"] if acceptable else [], now)
         return stuck or (stable and (unhealthy or not found))
 
 
 class Waiter:
-    """Looks at one namespace until what is wanted is there."""
+    """Observes a namespace until the wanted state is reached."""
 
     def __init__(self, api: Api, namespace: str, wanted: Wanted) -> None:
         self._api = api
@@ -51,7 +51,7 @@ class Waiter:
         self._lists: Api | Watch = api
 
     def look(self) -> list[Missing]:
-        """What is missing now."""
+        """Return what is missing now."""
         self._seen = self._look()
         policy = self._wanted.cluster_policy
         gpu_nodes = {name for name, amounts in self._wanted.allocatable.items() if any(amounts.values())}
@@ -59,9 +59,9 @@ class Waiter:
         return [*operands, *rollout.missing(self._wanted, self._seen)]
 
     def wait(self, timeout: float, settle: float = 0) -> list[Missing]:
-        """What is missing at the end, and acceptable. Raises DomainError, with all that is missing, when it is not."""
+        """Wait, and return the tolerated differences. Raise DomainError with everything that is missing."""
         started, end = time.monotonic(), End(self._wanted, settle)
-        # What happened while the API was away is not known, so that time does not count.
+        # Outages of the API do not count, because changes during them are unknown.
         clock = self._api.clock
         with Watch(self._api) as watch:
             self._lists = watch
@@ -78,13 +78,13 @@ class Waiter:
         raise DomainError(text, missing=missing, inconclusive=self._lacks_images(found))
 
     def _lacks_images(self, found: Sequence[Missing]) -> bool:
-        """Whether nothing is missing but pods whose images can't be pulled, and what they would offer."""
+        """Return whether all differences are pods whose images can't be pulled."""
         troubles = {objects.name(pod): objects.trouble(pod) for pod in self._seen.pods}
         found_troubles = [troubles.get(entry.pod) for entry in found]
         return all(trouble and trouble.text.startswith(objects.PULL_REASONS) for trouble in found_troubles)
 
     def explain(self, found: Sequence[Missing]) -> str:
-        """The missing things as text, each with the last lines of its pod's log."""
+        """Return the differences as text, each with the last lines of its pod's log."""
         lines: list[str] = []
         for entry in found:
             lines.append(f"- {entry}")
@@ -106,7 +106,7 @@ class Waiter:
         )
 
     def _policies(self) -> Sequence[objects.Object]:
-        """None as long as the cluster has no such kind."""
+        """Return the policies, empty if the cluster does not have this kind."""
         try:
             return self._lists.items(operator.POLICIES)
         except ApiError as error:
@@ -115,7 +115,7 @@ class Waiter:
             return ()
 
     def _log(self, pod: str) -> list[str]:
-        """The last lines of a container that is not ready, of its last life when the present one has said nothing."""
+        """Return the last lines of a container that is not ready, from its previous run if this one has no output."""
         path = f"/api/v1/namespaces/{self._namespace}/pods/{pod}/log"
         for container in self._containers(pod) or [{}] if pod else ():
             for previous in ("false", "true"):
@@ -127,7 +127,7 @@ class Waiter:
         return []
 
     def _containers(self, name: str) -> list[dict[str, str]]:
-        """The containers that are not ready, as queries; without one the API takes a pod's only container."""
+        """Return the containers that are not ready, as queries; without one the API uses a pod's only container."""
         return [
             {"container": each["name"]}
             for pod in self._seen.pods

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a node says that its GPUs are shared, and that this is about to change."""
+"""Labels of a node for the sharing of its GPUs, and for a pending change."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._nvidia.sharing import EXCLUSIVE, described
 from . import nodes, objects
 from .records import DISRUPTION, SHARING, key
 
-# The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods keep away from.
+# The device plugin's own label (cmd/config-manager/main.go of v0.19.0), and ours, which its pods avoid.
 CONFIGURATION_LABEL = "nvidia.com/device-plugin.config"
 CHANGING_LABEL = key(SHARING)
 CHANGING = "changing"
@@ -21,9 +21,9 @@ CHANGING = "changing"
 
 @dataclass(frozen=True)
 class Node:
-    """What a node says. ``amounts`` are the GPU resources that it has, those of 0 left out.
+    """Sharing on a node. ``amounts`` are its GPU resources, without those of 0.
 
-    ``drained``: a run has drained it before it would interrupt pods, and not given it back.
+    ``drained``: a run has drained it before an interruption, and not released it yet.
     """
 
     configuration: str = EXCLUSIVE
@@ -33,7 +33,7 @@ class Node:
 
 
 def read(node: Mapping[str, Any]) -> Node:
-    """From a node as the API gives it."""
+    """Parse a node from the API."""
     labels = nodes.labels_of(node)
     capacity = (node.get("status") or {}).get("capacity") or {}
     return Node(
@@ -49,12 +49,12 @@ def read(node: Mapping[str, Any]) -> Node:
 
 
 def resources(now: Node, amounts: Mapping[str, Any]) -> tuple[str, str]:
-    """The resources that the node says, and these, in words."""
+    """Return descriptions of the node's resources and of ``amounts``."""
     return described(now.amounts), described({resource: int(number) for resource, number in amounts.items()})
 
 
 def labelled(configuration: str, changing: bool, node: nodes.Object) -> dict[str, Any] | None:
-    """The merge patch for the labels. A node that never had the one of a configuration gets none for the default."""
+    """Return the merge patch for the labels. A node without a configuration label gets none for the default."""
     labels = nodes.labels_of(node)
     wanted: dict[str, str | None] = {}
     if CONFIGURATION_LABEL in labels or configuration != EXCLUSIVE:

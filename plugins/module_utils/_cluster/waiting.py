@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one loop that waits for what the API shows. What to look at, and when it is enough, is the caller's."""
+"""The common loop for waiting for a state of the API; callers provide what to read and when to stop."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .watching import Watch
 
 Found = TypeVar("Found")
 
-# How long a pod may have a problem that seldom ends by itself, in seconds.
+# The time that a pod may have a problem that is likely to persist, in seconds.
 STUCK = 60.0
 _FIRST_PAUSE, _USUAL_PAUSE, _LONGEST_PAUSE = 0.1, 1.0, 5.0
-# Who has waited for minutes does not mind some seconds, but the API server minds the requests.
+# After minutes of waiting, a few seconds do not matter to the user, but fewer requests help the API server.
 _PART_OF_WAIT = 1 / 20
 
 
 class StuckFor:
-    """Whether one of several things has been in the same state for ``limit`` seconds without a break.
+    """Detects that one of several things has been in a state for ``limit`` seconds without a break.
 
-    ``since`` says when each of them got there, for a caller that continues in another process.
+    ``since`` is the time at which each entered the state, for a caller that continues in another process.
     """
 
     def __init__(self, limit: float = STUCK, since: Mapping[str, float] | None = None) -> None:
@@ -31,8 +31,10 @@ class StuckFor:
         self.since = dict(since or {})
 
     def exceeded(self, things: Iterable[str], now: float, longer: Mapping[str, float] | None = None) -> bool:
-        """``things`` are all that are in that state now; the others start from the beginning. ``longer`` has limits of
-        some of them that count where they are longer."""
+        """Return whether the limit is exceeded. ``things`` are all that are in the state now; others are reset.
+
+        ``longer`` contains longer limits for some of them.
+        """
         self.since = {thing: self.since.get(thing, now) for thing in things}
         limits = longer or {}
         return any(now - since >= max(self._limit, limits.get(thing, 0)) for thing, since in self.since.items())
@@ -46,10 +48,11 @@ def until(
     pause: float = _FIRST_PAUSE,
     watch: Watch | None = None,
 ) -> Found:
-    """What the last look found, when ``done`` accepts it or ``timeout`` seconds of ``clock`` are over. 0 does not wait.
+    """Return the last result of ``look``, when ``done`` accepts it or after ``timeout`` seconds of ``clock``.
 
-    ``pause`` is the time after the first look, in seconds; it grows. A change in ``watch`` ends a longer pause early.
-    If ``watch`` has had no news recently, its lists are read again before the result counts.
+    A timeout of 0 does not wait. ``pause`` is the delay after the first look, in seconds; it grows. A change in
+    ``watch`` ends a longer pause early. If ``watch`` has had no news recently, its lists are read again before the
+    result counts.
     """
     began, longest = clock(), max(pause, _USUAL_PAUSE)
     deadline = began + timeout
@@ -70,5 +73,5 @@ def until(
 
 
 def until_gone(look: Callable[[], Found], timeout: float, watch: Watch | None = None) -> Found:
-    """What is still there: nothing, or what the last look found when ``timeout`` seconds are over."""
+    """Wait until ``look`` returns nothing, and return its last result, at the latest after ``timeout`` seconds."""
     return until(look, lambda found: not found, timeout, watch=watch)

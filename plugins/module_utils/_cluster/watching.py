@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Lists that are read once, and kept current by the events that the API streams, during a wait.
+"""Lists that are read once during a wait and kept current with the API's event streams.
 
-A stream that ends is resumed from where it was. If there is no usable stream, the list is read at each look.
+A stream that ends is resumed. Without a usable stream, the list is read each time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .._errors import DomainError
 from .._json import as_object, as_text, needed_text, read_object
 from .api import Api, ApiError
 
-# How long the API streams before it ends, in seconds, and how much later a stream is considered dead.
+# The length of a stream in seconds, and the delay after which it is considered dead.
 _DURATION, _LATE = 30, 5
 # After this many failed streams in a row, a wait only lists.
 _TRIES = 3
-# One that is refused after so many seconds is not tried again: nothing else is looked at meanwhile.
+# A stream that is refused after so many seconds is not tried again, because it delays everything else.
 _SLOW = 2.0
-# An object in etcd has at most 1.5 MiB; a list whose events exceed the second limit is read again.
+# An object in etcd has at most 1.5 MiB; if a list's events exceed the second limit, it is read again.
 _LARGEST_EVENT, _LARGEST_SUM = 8 * 1024 * 1024, 256 * 1024 * 1024
 _PART = 64 * 1024
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,7})(?:[ \t;][^\r\n]{0,200})?")
@@ -32,14 +32,14 @@ _LONGEST_CHUNK_SIZE = 256
 
 
 class Lines:
-    """The whole lines in the chunks of an HTTP answer (RFC 9112, 7.1). Raises DomainError for other bytes."""
+    """Complete lines in the chunks of an HTTP response (RFC 9112, 7.1). Raises DomainError for invalid data."""
 
     def __init__(self) -> None:
         self._chunks, self._text = b"", b""
         self.ended = False
 
     def feed(self, part: bytes) -> list[bytes]:
-        """The lines that are complete with this."""
+        """Return the lines completed by this data."""
         self._chunks += part
         while not self.ended:
             size, end, rest = self._chunks.partition(b"\r\n")
@@ -60,12 +60,12 @@ class Lines:
 
 
 class _Stream:
-    """Reads the lines of a streamed answer without blocking. Raises ApiError if that is not possible."""
+    """Reads lines of a streamed response without blocking. Raises ApiError if that is not possible."""
 
     def __init__(self, answer: Any) -> None:
         self._answer, self._lines = answer, Lines()
         self.began, self.ended = time.monotonic(), False
-        # Neither urllib3 nor http.client can read what has come without waiting for more.
+        # Neither urllib3 nor http.client can read available data without waiting for more.
         connection, inner = getattr(answer, "connection", None), getattr(answer, "_fp", None)
         self._socket: Any = getattr(connection, "sock", None)
         self._source: Any = getattr(inner, "fp", None)
@@ -79,7 +79,7 @@ class _Stream:
         return int(self._socket.fileno())
 
     def lines(self) -> list[bytes]:
-        """What has come since. Raises DomainError for bytes that are no chunks of lines."""
+        """Return the lines received since the last call. Raise DomainError for invalid chunks."""
         lines: list[bytes] = []
         size = 0
         while not self.ended:
@@ -101,12 +101,12 @@ class _Stream:
 
 
 class _Listing:
-    """The objects of one list, by namespace and name. ``heard``: time of the last news from the API."""
+    """The objects of one list, by namespace and name. ``heard`` is the time of the last news from the API."""
 
     def __init__(self, api: Api, path: str, query: dict[str, str]) -> None:
         self._api, self._path, self._query = api, path, query
         self._objects: dict[tuple[str, str], dict[str, Any]] = {}
-        # The resourceVersion from which to watch, empty if the objects have to be listed.
+        # The resourceVersion from which to watch, empty if the objects must be listed.
         self._version = ""
         self._size = self._failures = 0
         self.stream: _Stream | None = None
@@ -121,7 +121,7 @@ class _Listing:
         return [self._objects[key] for key in sorted(self._objects)]
 
     def resume(self) -> bool:
-        """Open a stream if possible; returns whether there is one."""
+        """Open a stream if possible; return whether there is one."""
         if self.stream is None and self._version and self._failures < _TRIES:
             query = {**self._query, "resourceVersion": self._version, "timeoutSeconds": str(_DURATION)}
             asked = time.monotonic()
@@ -133,7 +133,7 @@ class _Listing:
         return self.stream is not None
 
     def read(self) -> bool:
-        """Take in what has come; whether there was anything. A stream that has ended, or is damaged, is closed."""
+        """Process received events; return whether there were any. An ended or damaged stream is closed."""
         stream = self.stream
         if stream is None:
             return False
@@ -159,7 +159,7 @@ class _Listing:
         return bool(lines)
 
     def outdated(self) -> None:
-        """List the objects at the next look."""
+        """Discard the objects; they are listed again when they are next needed."""
         self.close()
         self._version = ""
 
@@ -176,7 +176,7 @@ class _Listing:
         elif kind == "DELETED":
             self._objects.pop(self._key(thing), None)
         elif kind != "BOOKMARK":
-            # An ERROR, above all that the version is too old.
+            # An ERROR event, usually because the version is too old.
             raise _damaged("an event")
         self._version = version
 
@@ -187,7 +187,7 @@ class _Listing:
 
 
 class Watch:
-    """What one wait looks at. To be used in a ``with`` statement, at whose end no connection is left."""
+    """Lists of one wait. A context manager, which closes all connections."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -201,24 +201,24 @@ class Watch:
             listing.close()
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """All objects of a list, in its order, like Api.items. What this process has just changed may not show yet."""
+        """Return all objects of a list in order, like Api.items. Recent changes by this process may be missing."""
         key = (path, frozenset(query.items()))
         return self._listings.setdefault(key, _Listing(self._api, path, query)).items()
 
     def outdated(self) -> None:
-        """Read all lists again at the next look, after a change by this process."""
+        """Discard all lists after a change by this process; they are read again when they are next needed."""
         for listing in self._listings.values():
             listing.outdated()
 
     def heard_within(self, seconds: float) -> bool:
-        """Whether the API has confirmed all lists within this time."""
+        """Return whether the API has confirmed all lists within this time."""
         return all(time.monotonic() - listing.heard <= seconds for listing in self._listings.values())
 
     def wait(self, seconds: float) -> None:
         """Wait until a list has changed, for at most ``seconds``."""
         with selectors.DefaultSelector() as selector:
             for listing in self._listings.values():
-                # What came along with the header of the answer is in a buffer, and not seen by select.
+                # Data that arrived with the response's header is buffered, and select does not report it.
                 if listing.resume() and listing.read():
                     seconds = 0
                 if listing.stream:

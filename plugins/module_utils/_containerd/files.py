@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds the files of containerd's configuration, in the order in which containerd merges them.
+"""Find containerd's configuration files in the order in which containerd merges them.
 
-As LoadConfig and resolveImports in containerd's cmd/containerd/server/config/config.go do.
+The order is that of LoadConfig and resolveImports in containerd's cmd/containerd/server/config/config.go.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _ESCAPED_OR_QUOTE = re.compile(r"\\.|\"|\n", re.DOTALL)
 _ESCAPED_OR_QUOTES = re.compile(r"\\.|\"{3,5}", re.DOTALL)
 _QUOTES = re.compile("'{3,5}")
 _COMMENT = re.compile(r"#[^\n]*")
-# Keys, without - and _, whose values are secrets. Everything in a header is one.
+# Keys, without - and _, with secret values. All values in a header are secret.
 _SECRET = re.compile(
     r".*(?:passw(?:or)?d|passphrase|token|secret|credentials?|auth|authorization|apikey|accesskey|secretkey|privatekey)",
     re.IGNORECASE,
 )
 _HEADERS = ("header", "headers")
-# The digest of an image also follows an @.
+# An @ also precedes the digest of an image.
 _USER = re.compile(r"(?<=://).*@|^[^/@\s]+:[^/@]*@(?!sha256:)", re.DOTALL)
-# A header, a command's argument or an environment variable that is written as one string.
+# A header, command argument or environment variable in a single string.
 _TELLING = re.compile(
     r"(?:passw(?:or)?d|token|secret|authorization|api[-_]?key)[\"']?\s*[:=]|\b(?:basic|bearer)\s", re.IGNORECASE
 )
@@ -44,10 +44,10 @@ _NOT_TOML = "= the rest is not TOML\n"
 
 
 def config_files(root: str, config: str, drop_ins: str) -> list[dict[str, Any]]:
-    """The configuration file and what it imports, directly or not; then ``drop_ins`` (a pattern) that it does not.
+    """Return the configuration file, its direct and indirect imports, and the other files that match ``drop_ins``.
 
-    Each is a dictionary of ``path``, ``text`` (None for one that is imported by name and does not exist) and
-    ``imported``. Passwords in the text are masked. Raises DomainError for a file that can't be read.
+    Each is a dictionary of ``path``, ``text`` (None for a missing file that is imported by name) and ``imported``.
+    Passwords in the text are masked. Raise DomainError for an unreadable file.
     """
     found = imported_files(root, [config] if os.path.lexists(under(root, config)) else [])
     known = {file["path"] for file in found}
@@ -56,7 +56,7 @@ def config_files(root: str, config: str, drop_ins: str) -> list[dict[str, Any]]:
 
 
 def imported_files(root: str, patterns: list[str]) -> list[dict[str, Any]]:
-    """What these patterns match, and all that those files import. Dictionaries as ``config_files`` has them."""
+    """Return the files that match the patterns and all their imports, as in ``config_files``."""
     pending = [path for pattern in patterns for path in _matches(root, pattern)]
     files: dict[str, dict[str, Any]] = {}
     for path in pending:
@@ -69,9 +69,10 @@ def imported_files(root: str, patterns: list[str]) -> list[dict[str, Any]]:
 
 
 def import_patterns(text: str) -> list[str]:
-    """The strings in the array ``imports`` of a TOML text, which may be damaged further on.
+    """Return the strings in the array ``imports`` of a TOML text, which may be damaged after it.
 
-    There is no TOML reader in Python 3.9. ``imports`` stands before the first table, so little has to be understood.
+    Python 3.9 has no TOML parser. ``imports`` comes before the first table, so a small part of the syntax is
+    sufficient.
     """
     found: list[str] = []
     key: list[str] = []
@@ -94,9 +95,9 @@ def import_patterns(text: str) -> list[str]:
 
 
 def masked(text: str) -> str:
-    """The same TOML without comments, with passwords, tokens, headers and users in addresses replaced.
+    """Return TOML without comments and with masked passwords, tokens, headers and users in addresses.
 
-    What follows a syntax error is left out, because keys and values can't be told apart there.
+    Everything after a syntax error is omitted, because keys and values can't be distinguished there.
     """
     masker, pieces, end = _Masker(), [], 0
     safe = 0
@@ -115,26 +116,26 @@ def masked(text: str) -> str:
 
 
 def masked_error(text: str) -> str:
-    """A message of containerd, which may quote a line of its configuration."""
+    """Return a masked error message of containerd, which may quote its configuration."""
     return _ASSIGNED.sub(r"\1 ********", _QUOTED_USER.sub("********@", text))
 
 
 class _Masker:
-    """Follows the structure of a TOML text, token by token."""
+    """Tracks the structure of a TOML text, token by token."""
 
     def __init__(self) -> None:
         self._keys: list[str] = []
         self._header = self._headers = self._value = self._secret = self._hidden = False
-        # Arrays and inline tables around the present token, and whether all in them is secret.
+        # Enclosing arrays and inline tables, and whether all their values are secret.
         self._around: list[tuple[str, bool]] = []
 
     @property
     def between(self) -> bool:
-        """Whether the last token ended an entry."""
+        """Return whether the last token ended an entry."""
         return not (self._keys or self._header or self._value or self._around)
 
     def show(self, word: str) -> str | None:
-        """Return what stands for a token, None if it can't be part of TOML here."""
+        """Return the text to show for a token, None if it is a syntax error here."""
         if word == "\n":
             return word if self._end_line() else None
         if word in "[]{},=" and not self._punctuation(word):
@@ -193,7 +194,7 @@ def _is_secret(key: str) -> bool:
 
 
 def _shown(word: str) -> str:
-    """A key or a value, without a user in an address."""
+    """Return a key or value without users in addresses."""
     if word[0] not in "\"'":
         return word
     value, certain = _decoded(word)
@@ -208,7 +209,7 @@ def _read(root: str, path: str) -> dict[str, Any]:
 
 
 def _words(text: str) -> Iterator[str]:
-    """Tokens of TOML up to what is none."""
+    """Yield TOML tokens up to a syntax error."""
     for start, end in _spans(text):
         if end < 0:
             return
@@ -216,7 +217,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """Where the tokens of TOML begin and end. The last one is a string that does not end, where the end is -1."""
+    """Yield (start, end) of TOML tokens. For an unterminated string, which is the last token, the end is -1."""
     position = 0
     while position < len(text):
         word = _WORD.match(text, position)
@@ -233,7 +234,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _string_end(text: str, start: int) -> int:
-    """Where a string ends that begins here, -1 when it does not end."""
+    """Return the end of the string that starts here, -1 if it is unterminated."""
     quote = text[start]
     if text.startswith("'''", start):
         closing = _QUOTES.search(text, start + 3)
@@ -254,7 +255,7 @@ def _unquoted(word: str) -> str:
 
 
 def _decoded(word: str) -> tuple[str, bool]:
-    """What a key or a string stands for, and whether all of its escapes are known."""
+    """Return the value of a key or string, and whether all its escapes are known."""
     if word[0] not in "\"'":
         return word, True
     if word.startswith(('"""', "'''")):
@@ -262,20 +263,20 @@ def _decoded(word: str) -> tuple[str, bool]:
     if word[0] == "'":
         return word[1:-1], True
     try:
-        # A basic string of TOML is a string of JSON, but for escapes that no path needs.
+        # TOML's basic strings are JSON strings, except for escapes that paths do not need.
         return str(json.loads(word, strict=False)), True
     except ValueError:
         return word[1:-1], False
 
 
 def _matches(root: str, pattern: str) -> list[str]:
-    """The paths that match, sorted as Go's filepath.Glob does; a path without an asterisk stands for itself."""
+    """Return the matching paths in the order of Go's filepath.Glob; without an asterisk, return the path itself."""
     if "*" not in pattern:
         return [pattern]
     paths = [Path("/")]
     for part in Path(pattern).parts[1:]:
         if _MAGIC.search(part):
-            # Go negates with a circumflex.
+            # Go uses ^ for negation.
             fits = re.compile(fnmatch.translate(part.replace("[^", "[!"))).match
             paths = [path / name for path in paths for name in _names(under(root, str(path))) if fits(name)]
         else:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks registries whether they have an image, as containerd would ask them: mirrors first, without credentials.
+"""Check whether registries have an image, in containerd's order (mirrors first), without credentials.
 
-https://github.com/opencontainers/distribution-spec/blob/main/spec.md
+Source: https://github.com/opencontainers/distribution-spec/blob/main/spec.md
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ACCEPT = ", ".join(
 
 
 class Open(Protocol):
-    """What asks a server: raises HTTPError for a status of 400 or more, and OSError if there is no answer."""
+    """Sends a request; raises HTTPError for a status of 400 or more, and OSError without a response."""
 
     def __call__(self, url: str, method: str, headers: Mapping[str, str], validate_certs: bool) -> Any: ...
 
@@ -44,7 +44,7 @@ class Image:
 
     @classmethod
     def parse(cls, reference: str) -> Image:
-        """C(wandb/launch-agent) stands for C(docker.io/wandb/launch-agent:latest), as everywhere."""
+        """Parse an image reference; ``wandb/launch-agent`` means ``docker.io/wandb/launch-agent:latest``."""
         named, at, digest = reference.partition("@")
         host, slash, rest = named.partition("/")
         if not slash or not ("." in host or ":" in host or host == "localhost"):
@@ -59,16 +59,16 @@ class Image:
 
 @dataclass(frozen=True)
 class Answer:
-    """C(found), C(missing) or C(unknown), and what the servers answered."""
+    """``found``, ``missing`` or ``unknown``, and the responses of the servers."""
 
     state: str
     details: Sequence[str] = ()
 
 
 def look_up_image(reference: str, mirrors: Sequence[Mapping[str, Any]], ask: Open) -> Answer:
-    """Ask the servers of an image for it. Missing is what every server lacks.
+    """Query the servers of an image. It is missing only if no server has it.
 
-    ``mirrors`` are as in containerd_registry_mirrors.
+    ``mirrors`` have the form of containerd_registry_mirrors.
     """
     image = Image.parse(reference)
     states: dict[str, str] = {}
@@ -82,11 +82,11 @@ def look_up_image(reference: str, mirrors: Sequence[Mapping[str, Any]], ask: Ope
 
 
 def _servers(image: Image, mirrors: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, bool]]:
-    """Yield the address of the API, the query, and whether its certificate is verified."""
+    """Yield the API's address, the query, and whether to verify the certificate."""
     own = [mirror for mirror in mirrors if mirror["registry"] == image.registry]
     for mirror in own or [mirror for mirror in mirrors if mirror["registry"] == "_default"]:
         path = "" if mirror.get("override_path") else "/v2"
-        # The authority is a file of the nodes. Only what any client may read is asked for, without credentials.
+        # The CA is a file on the nodes. Only public data is requested, without credentials.
         verify = not (mirror.get("skip_verify") or mirror.get("ca"))
         yield f"{mirror['endpoint'].rstrip('/')}{path}", f"?{urlencode({'ns': image.registry})}", verify
     yield f"https://{_HUB_SERVER if image.registry == _HUB else image.registry}/v2", "", True
@@ -110,7 +110,7 @@ def _manifest_state(url: str, image: Image, verify: bool, ask: Open) -> tuple[st
 
 
 def _token(error: HTTPError, image: Image, verify: bool, ask: Open) -> str:
-    """Return a token that needs no account, empty if the server does not ask for one."""
+    """Return an anonymous token, empty if the server does not request one."""
     challenge = error.headers.get("WWW-Authenticate") or ""
     fields = dict(_CHALLENGE.findall(challenge))
     if error.code != 401 or not challenge.lower().startswith("bearer ") or "realm" not in fields:

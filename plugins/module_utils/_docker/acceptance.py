@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Verifies by containers that Docker hands out every GPU of a host, one of them alone, and none unasked."""
+"""Verify with containers that Docker assigns all GPUs, each single GPU, and no GPU without a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME = "gpulab-check"
 
 
 def units(text: str) -> list[str]:
-    """The UUIDs that C(nvidia-smi -L) lists and a container can have: GPUs, or the MIG devices of one that is cut."""
+    """Return the UUIDs in ``nvidia-smi -L`` that a container can request: GPUs, or their MIG devices if partitioned."""
     found = []
     for gpu in read_list(text).gpus:
         parts = [device["uuid"] for device in gpu["mig"]["devices"]]
@@ -27,7 +27,7 @@ def units(text: str) -> list[str]:
 
 
 class Acceptance:
-    """``image`` is one whose own command exits with 0 if a GPU computes, and that has a shell."""
+    """Runs the containers. ``image`` has a shell, and its own command exits with 0 if a GPU computes."""
 
     def __init__(self, runner: Runner, image: str) -> None:
         self._runner = runner
@@ -35,7 +35,7 @@ class Acceptance:
         self._failed: Result | None = None
 
     def verify(self) -> dict[str, Any]:
-        """Raises DomainError with everything that is not as it should be."""
+        """Verify the GPUs. Raise DomainError with all problems."""
         there = units(self._runner.check(["nvidia-smi", "-L"], "listing the GPUs of the host").stdout)
         if not there:
             raise DomainError(f"Error while listing the GPUs of the host: nvidia-smi -L lists none. {_ADVICE}")
@@ -74,7 +74,7 @@ class Acceptance:
         try:
             done = self._runner.run(["docker", "run", "--rm", f"--name={_NAME}", "--network=none", *arguments])
         except CommandTimeoutError:
-            # Docker's command line is gone; the container is not.
+            # The docker command was stopped, but the container still runs.
             self._runner.run(["docker", "rm", "--force", _NAME])
             raise
         if done.rc != 0:
@@ -94,7 +94,7 @@ class Acceptance:
         done = self._run(["--entrypoint=/bin/sh", self._image, "-c", "echo /dev/nvidia*"])
         if done.rc != 0:
             return [f"a container without a GPU did not run: {done.said}"]
-        # A pattern that matches nothing stays as it is.
+        # An unmatched pattern is not expanded.
         seen = done.stdout.split()
         return [] if seen == ["/dev/nvidia*"] else [f"a container that requests no GPUs has {_listed(seen)}"]
 

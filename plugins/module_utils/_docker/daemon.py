@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Docker's daemon.json as a state: certain settings are in it, or an error says why not."""
+"""Ensure settings in Docker's daemon.json, or raise an error with the reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
-from .._files import back_up, difference, put_file, read_text, under, write_text
+from .._files import difference, put_file, read_text, under, write_text
+from .._first_run import FirstRun
 from .._systemd import Restarts
 from . import logs
 from . import settings as docker
@@ -27,10 +28,10 @@ _WITHOUT_CDI = {"features": {"cdi": False}}
 
 
 class DaemonFile:
-    """``module`` is an AnsibleModule, ``service`` the unit that reads the file when it starts, or empty.
+    """The file. ``module`` is an AnsibleModule, ``service`` the unit that reads the file at its start, or empty.
 
-    ``programs`` are files that the service looks for when it starts. ``record`` is the file that keeps which settings
-    were written here, so that those that are not wanted any more go; empty to keep none.
+    ``programs`` are files that the service looks for at its start. ``record`` is the file that records the settings
+    written by this collection, so that obsolete ones can be removed; empty for no record.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class DaemonFile:
     ) -> None:
         self._module = module
         self._path = path
+        self._first_run = FirstRun(module, root)
         self._file = under(root, path)
         self._restarts = restarts
         self._service = service
@@ -56,9 +58,9 @@ class DaemonFile:
     def ensure(
         self, settings: Mapping[str, Any], replace: bool, log_options: Mapping[str, Any], cdi: bool
     ) -> dict[str, Any]:
-        """The fields that the module docker_daemon_config returns. Raises DomainError, and nothing is changed then.
+        """Return the result of the module docker_daemon_config. Raise DomainError before anything changes.
 
-        ``log_options`` are added as far as the log driver has them. With ``cdi`` the feature must not be disabled.
+        ``log_options`` are added if the log driver supports them. With ``cdi``, the feature must not be disabled.
         """
         before = read_text(self._file)
         try:
@@ -83,16 +85,17 @@ class DaemonFile:
         diff, backup, keys = [], None, list(docker.changes(values, merged.values))
         reload = docker.reloaded(values, merged.values)
         if keys:
-            # In the order of the file.
+            # Keep the order of the file.
             after = docker.written(
                 {**{key: 0 for key in values if key in merged.values}, **merged.values}, before or ""
             )
             self._validate(after)
             diff.append(difference(self._file, docker.shown(before), docker.shown(after)))
             if not self._module.check_mode:
-                # Both are on record until the file is written, so that a run that is killed leaves none to others.
+                # Both versions are recorded until the file is written, so that after a killed run no setting counts as
+                # unmanaged.
                 records = self._keep([*records, *([kept] if kept not in records else [])], records)
-                backup = self._write(before, after, "reload" if reload else "restart")
+                backup = self._write(after, "reload" if reload else "restart")
         if not self._module.check_mode:
             self._keep([kept], records)
         newer = self._newer() if self._service else []
@@ -112,9 +115,9 @@ class DaemonFile:
         }
 
     def _records(self) -> list[dict[str, Any]]:
-        """The settings that were written here: a JSON object on each line, two lines while the file is changed."""
+        """Return the recorded settings: one JSON object per line, two lines while the file is being changed."""
         text = read_text(self._record) if self._record else None
-        # One that can't be read is of no use, and its settings count as those of others.
+        # If the record can't be read, its settings count as unmanaged.
         with contextlib.suppress(DomainError):
             return [docker.read_daemon(line) for line in (text or "").split("\n")]
         return [{}]
@@ -124,15 +127,15 @@ class DaemonFile:
             put_file(self._record, "\n".join(map(json.dumps, records)).encode(), 0o600)
         return records
 
-    def _write(self, before: str | None, after: str, verb: str) -> str | None:
-        backup = str(back_up(self._file)) if before is not None else None
+    def _write(self, after: str, verb: str) -> str | None:
+        backup = self._first_run.keep_file(self._path, self._file)
         if self._service:
             self._restarts.note(self._service, verb)
         write_text(self._file, after)
         return backup
 
     def _validate(self, text: str) -> None:
-        """Ask the Docker that is there, if one is, whether it starts with these settings."""
+        """Have an installed dockerd validate the settings."""
         if not self._program.exists():
             return
         with tempfile.NamedTemporaryFile("w", dir=self._module.tmpdir, suffix=".json", encoding="utf-8") as file:
@@ -159,7 +162,7 @@ class DaemonFile:
         return bool(self._service) and self._restarts.noted(self._service, verb)
 
     def _newer(self) -> list[str]:
-        """The programs that were installed after Docker was started."""
+        """Return the programs that were installed after Docker was started."""
         try:
             started = self._started.stat().st_mtime
         except OSError:
@@ -185,7 +188,7 @@ class DaemonFile:
 def _complete_settings(
     others: Mapping[str, Any], settings: Mapping[str, Any], log_options: Mapping[str, Any], cdi: bool
 ) -> dict[str, Any]:
-    """Return the settings with log options that the driver has, and with CDI if the file disables it."""
+    """Return the settings with the log options that the driver supports, and with CDI if the file disables it."""
     wanted = dict(settings)
     own = wanted.get("log-opts", {})
     if isinstance(own, Mapping):

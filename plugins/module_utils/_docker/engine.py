@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the Docker Engine of a host is and runs, as its command line says it."""
+"""Read the state of a host's Docker Engine from the docker command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._command import CommandNotFoundError, Runner
 from .._files import under
 from .._json import as_text, read_object
 
-# What dockerd-rootless-setuptool.sh writes, below the user's home.
+# Written by dockerd-rootless-setuptool.sh, below the user's home.
 _ROOTLESS_UNIT = ".config/systemd/user/docker.service"
 _NOTHING: dict[str, Any] = {
     "installed": False,
@@ -27,9 +27,9 @@ _NOTHING: dict[str, Any] = {
 
 
 def read_info(text: str) -> dict[str, Any]:
-    """What C(docker info --format '{{json .}}') says of the daemon; nothing of it where no daemon answers.
+    """Parse the daemon's values in ``docker info --format '{{json .}}'``; they are empty if no daemon answers.
 
-    Raises DomainError for what is no such answer.
+    Raise DomainError for other text.
     """
     values = read_object(text, "docker info")
     return {
@@ -47,9 +47,9 @@ def _plugins(client: Any) -> list[str]:
 
 
 def read_containers(text: str) -> list[str]:
-    """Name and image of the containers in C(docker ps --format '{{json .}}'), one JSON object in each line."""
+    """Return name and image of the containers in ``docker ps --format '{{json .}}'``, one JSON object per line."""
     found = []
-    # Labels may hold what Python takes for the end of a line.
+    # Labels may contain characters at which splitlines() would split.
     for line in text.split("\n"):
         if line.strip():
             value = read_object(line, "docker ps")
@@ -58,22 +58,22 @@ def read_containers(text: str) -> list[str]:
 
 
 def rootless(root: str, homes: Iterable[tuple[str, str]]) -> Iterator[dict[str, str]]:
-    """The users that have a Docker of their own, and the file that says so. ``homes`` are (user, home directory)."""
+    """Yield the users with a rootless Docker and the file that shows it. ``homes`` are (user, home directory)."""
     for user, home in homes:
         unit = under(root, f"{home}/{_ROOTLESS_UNIT}")
-        # Root may not look into a home on NFS; what can't be seen there is not known.
+        # Root may be denied access to a home on NFS; such homes are skipped.
         with contextlib.suppress(OSError):
             if home not in ("", "/") and unit.exists():
                 yield {"user": user, "file": f"{home}/{_ROOTLESS_UNIT}"}
 
 
 def snap(root: str) -> bool:
-    """Whether Docker was installed as a snap."""
+    """Return whether Docker was installed as a snap."""
     return any(Path(under(root, "/var/lib/snapd/snaps")).glob("docker_*.snap"))
 
 
 def engine(runner: Runner) -> Mapping[str, Any]:
-    """Raises DomainError where a daemon that runs can't be asked."""
+    """Return the state of the engine. Raise DomainError if a running daemon can't be queried."""
     try:
         said = runner.run(["docker", "info", "--format", "{{json .}}"])
     except CommandNotFoundError:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which log options each of Docker's log drivers has. With others dockerd does not start, and --validate accepts them.
+"""Log options of Docker's log drivers; dockerd does not start with others, but --validate accepts them.
 
 Source: moby, daemon/logger: factory.go (ValidateLogOpts) and each driver's own validator.
 """
@@ -17,7 +17,7 @@ _LIMITS = frozenset({"max-size", "max-file", "compress"})
 _LIMITED = frozenset({_DEFAULT, "local"})
 
 _ATTRIBUTES = frozenset({"env", "env-regex", "labels", "labels-regex"})
-# Those of factory.go, and of loggerutils/cache.
+# Options of factory.go and of loggerutils/cache.
 _ALWAYS = {"mode", "max-buffer-size", "cache-disabled"} | {
     f"cache-{option}" for option in _ATTRIBUTES | _LIMITS | {"tag"}
 }
@@ -50,19 +50,19 @@ _NEEDED = {"awslogs": "awslogs-group", "gelf": "gelf-address"}
 
 
 def driver(values: Mapping[str, Any]) -> str:
-    """The log driver that a daemon.json sets, or Docker's default."""
+    """Return the log driver in daemon.json, or Docker's default."""
     return str(values.get("log-driver") or _DEFAULT)
 
 
 def supported_options(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options without the limits that this driver does not have."""
+    """Return the options without the limits that this driver does not support."""
     return {option: value for option, value in options.items() if name in _LIMITED or option not in _LIMITS}
 
 
 def problems(name: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Say what keeps Docker from starting with these options of a log driver, as sentences without an end.
+    """Yield why Docker would not start with these options of a log driver, as sentences without a period.
 
-    The driver V(none) takes any option. What a plugin takes is not known.
+    The driver ``none`` accepts any option. The options of plugins are unknown.
     """
     if name == "none" or not options:
         return

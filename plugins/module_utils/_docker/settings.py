@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads Docker's daemon.json and merges settings into it, so that nobody else's are lost."""
+"""Parse Docker's daemon.json and merge settings into it without losing unmanaged ones."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _INDENT = re.compile(r"\A\s*\{[ \t]*\r?\n([ \t]+)\"")
 _CGROUP_DRIVER = "native.cgroupdriver="
 _PASSWORD = re.compile(r"(://[^/\s:@\"]*:)[^/\s@\"]*@")
 _MISSING = object()
-# What dockerd takes over on SIGHUP, all of it without touching a container (moby, daemon/reload.go). Features are left
-# out: most of them count only when it starts.
+# Settings that dockerd applies on SIGHUP without affecting containers (moby, daemon/reload.go). Features are omitted,
+# because most of them only apply at its start.
 _RELOADED = frozenset(
     (
         *("debug", "default-cgroupns-mode", "default-ipc-mode", "default-runtime", "default-shm-size"),
@@ -28,22 +28,22 @@ _RELOADED = frozenset(
         *("registry-mirrors", "runtimes", "shutdown-timeout"),
     )
 )
-# Those of them that return to their default when they are removed; dockerd keeps the others until it is restarted.
+# Those that also return to their default when removed; dockerd keeps the others until it is restarted.
 _RESET = frozenset(
     (
         *("max-concurrent-downloads", "max-concurrent-uploads", "max-download-attempts", "network-diagnostic-port"),
         "nri-opts",
     )
 )
-# What Go calls white space.
+# White space as defined by Go.
 _SPACE = " \t\r\n"
 
 
 @dataclass
 class Merged:
-    """``values`` with the wanted settings in them; ``keys`` (dotted) were added or changed.
+    """``values`` with the wanted settings; ``keys`` (dotted) were added or changed.
 
-    ``contradictions`` are (key, present, wanted) of settings that another hand made and that were left alone.
+    ``contradictions`` are (key, present, wanted) of unmanaged settings that were not changed.
     """
 
     values: dict[str, Any]
@@ -52,10 +52,10 @@ class Merged:
 
 
 def read_daemon(text: str) -> dict[str, Any]:
-    """The settings in a daemon.json; none in an empty file. Raises DomainError, whose text names the place.
+    """Return the settings in a daemon.json; none in an empty file. Raise DomainError that names the place.
 
-    As Docker reads it: a byte order mark is allowed, comments and trailing commas are not. A key that stands twice is
-    refused, since one of its values would be lost.
+    As in Docker, a byte order mark is allowed, comments and trailing commas are not. A duplicate key is refused,
+    because one of its values would be lost.
     """
     text = text[1:] if text.startswith("\ufeff") else text
     try:
@@ -75,7 +75,7 @@ def read_daemon(text: str) -> dict[str, Any]:
 
 
 def facts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What matters to GPUs and Kubernetes; None and empty where the file says nothing, or nothing that makes sense."""
+    """Return the settings for GPUs and Kubernetes; None or empty if they are missing or invalid."""
     runtimes = values.get("runtimes")
     options = values.get("exec-opts")
     named = [one for one in (options if isinstance(options, list) else []) if isinstance(one, str)]
@@ -86,17 +86,17 @@ def facts(values: Mapping[str, Any]) -> dict[str, Any]:
             name: _text(one.get("path")) if isinstance(one, Mapping) else None
             for name, one in (runtimes.items() if isinstance(runtimes, Mapping) else ())
         },
-        # Docker takes the first.
+        # Docker uses the first one.
         "cgroup_driver": drivers[0] if drivers else None,
         "data_root": _text(values.get("data-root")) or _text(values.get("graph")),
     }
 
 
 def merge(values: Mapping[str, Any], wanted: Mapping[str, Any], replace: bool) -> Merged:
-    """``values`` with all that is wanted. What is there and says otherwise is changed only when ``replace`` is true.
+    """Return ``values`` with the wanted settings. Different existing values only change if ``replace`` is true.
 
-    Objects are merged key by key. Of a list the entries that are not there are added; entries of the form C(name=value)
-    say otherwise when the name is there with another value.
+    Objects are merged key by key. Missing list entries are added; an entry ``name=value`` contradicts an entry with the
+    same name and another value.
     """
     merged = Merged({})
     merged.values = _objects("", values, wanted, replace, merged)
@@ -104,7 +104,7 @@ def merge(values: Mapping[str, Any], wanted: Mapping[str, Any], replace: bool) -
 
 
 def without(values: Mapping[str, Any], some: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` less what ``some`` has with the same value, and less the objects and lists that this leaves empty."""
+    """Return ``values`` without what is equal in ``some``, and without objects and lists that become empty."""
     result: dict[str, Any] = {}
     for key, value in values.items():
         other = some.get(key, _MISSING)
@@ -120,7 +120,7 @@ def without(values: Mapping[str, Any], some: Mapping[str, Any]) -> dict[str, Any
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The settings (dotted) that are in one of the two alone, or differ."""
+    """Yield the settings (dotted) that differ or exist in only one of the two."""
     for key in {**after, **before}:
         old, new = before.get(key, _MISSING), after.get(key, _MISSING)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -130,26 +130,26 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "")
 
 
 def reloaded(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether Docker takes over what differs without a restart."""
+    """Return whether Docker applies the difference without a restart."""
     changed = {key.partition(".")[0] for key in changes(before, after)}
     return changed <= _RELOADED and {key for key in changed if key not in after} <= _RESET
 
 
 def written(values: Mapping[str, Any], before: str) -> str:
-    """The JSON text of a daemon.json, with the indentation of the text before."""
+    """Return the JSON text of a daemon.json, with the indentation of the previous text."""
     found = _INDENT.match(before)
     indent = found[1] if found else "    "
     text = json.dumps(values, indent=indent, ensure_ascii=False) + "\n"
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        # Half of a surrogate pair can only be written as an escape.
+        # A lone surrogate can only be written as an escape.
         return json.dumps(values, indent=indent) + "\n"
     return text
 
 
 def shown(text: str | None) -> str:
-    """The text for a diff, without the passwords of proxies."""
+    """Return the text for a diff, without the passwords of proxies."""
     return _PASSWORD.sub(r"\1********@", text or "")
 
 
@@ -196,10 +196,10 @@ def _lists(path: str, before: list[Any], wanted: list[Any], replace: bool, merge
 
 
 def _same(path: str, before: Any, wanted: Any) -> bool:
-    # JSON tells true from 1, Python does not.
+    # JSON distinguishes true from 1, Python does not.
     if json.dumps(before, sort_keys=True) == json.dumps(wanted, sort_keys=True):
         return True
-    # nvidia-ctk writes the mere name of the runtime, which Docker looks for in PATH.
+    # nvidia-ctk writes only the name of the runtime, which Docker looks up in PATH.
     parts = path.split(".")
     is_path = parts[0] == "runtimes" and parts[-1] == "path" and isinstance(before, str) and isinstance(wanted, str)
     return is_path and "/" not in before and before == wanted.rpartition("/")[2]

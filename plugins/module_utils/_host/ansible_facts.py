@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Facts that Ansible's own module setup gathers, for a module that reads a host in one go."""
+"""Gather facts of Ansible's module setup in a module that reads a host in one call."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ansible.module_utils.facts.network.linux import LinuxNetworkCollector
 from ansible.module_utils.facts.system.distribution import DistributionFactCollector
 from ansible.module_utils.facts.system.platform import PlatformFactCollector
 
-# Importing all collectors, as setup does, takes longer than gathering these facts. The network's need the others.
+# Importing all collectors, as setup does, takes longer than gathering these facts. LinuxNetwork needs the others.
 _COLLECTORS = [DistributionFactCollector, PlatformFactCollector, LinuxNetworkCollector]
 
 
 def ansible_facts(module: Any, subset: Sequence[str]) -> dict[str, Any]:
-    """Return the facts of a ``gather_subset``, by names with the prefix ``ansible_``, as Ansible wants them."""
+    """Return the facts of a ``gather_subset`` with Ansible's names (``ansible_...``)."""
     collector = get_ansible_collector(
         all_collector_classes=_COLLECTORS,
         namespace=PrefixFactNamespace(namespace_name="ansible", prefix="ansible_"),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether cloud-init is still setting up this host, from the files that it leaves (its "Reported status" page)."""
+"""Read the state of cloud-init from its files (its documentation's "Reported status" page)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAUSE_S = 2.0
 
 @dataclass(frozen=True)
 class CloudInit:
-    """``state`` is absent, disabled, running, done or error; ``waited`` is in seconds."""
+    """State of cloud-init: absent, disabled, running, done or error. ``waited`` is in seconds."""
 
     state: str
     errors: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class CloudInit:
         return {**asdict(self), "errors": list(self.errors), "waited": round(self.waited, 1)}
 
     def notes(self) -> list[str]:
-        """What a person should know; the run goes on."""
+        """Return warnings for the user; they do not stop the run."""
         if self.state == "running":
             return [f"cloud-init is still setting up this host after {self.waited:.0f} s; see cloud-init status --long"]
         if self.state == "error":
@@ -41,7 +41,7 @@ class CloudInit:
 
 
 def wait(runner: Runner, root: str, timeout: float, sleep: Callable[[float], None] = time.sleep) -> CloudInit:
-    """The state of cloud-init, once it has finished or the time (s) is over."""
+    """Return the state of cloud-init when it has finished, at the latest after ``timeout`` seconds."""
     begun = time.monotonic()
     while True:
         found = _read(runner, root)
@@ -59,7 +59,7 @@ def _read(runner: Runner, root: str) -> CloudInit:
     if under(root, _RESULT).exists():
         errors = _errors(text_or_nothing(root, _RESULT))
         return CloudInit("error" if errors else "done", errors)
-    # It belongs to the boot: once that is over, nothing will write the result any more.
+    # cloud-init is part of the boot; after the boot, the result is never written.
     if _booting(runner):
         return CloudInit("running")
     return CloudInit("error", (f"it stopped before it wrote {_RESULT}",))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is: system, memory, disks, name servers."""
+"""Read a host's system, memory, disks and name servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EFI_SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 _RESOLV_CONF = ("/run/systemd/resolve/resolv.conf", "/etc/resolv.conf")
 _INOTIFY = ("max_user_instances", "max_user_watches")
 _UNITS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system")
-# By what only an installation has: an uninstalled one may leave directories.
+# Files that only an installation has; directories may remain after uninstalling.
 _DISTRIBUTIONS = {
     **{
         name: tuple(f"{directory}/{unit}.service" for directory in _UNITS for unit in units)
@@ -49,7 +49,7 @@ _INTERESTING = re.compile(
 
 
 def os_release(text: str) -> dict[str, str]:
-    """An os-release file as this collection names distributions: key ``Debian 12``, repository_name ``debian12``."""
+    """Parse an os-release file; ``key`` is for example ``Debian 12``, ``repository_name`` ``debian12``."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.strip().partition("=")
@@ -93,13 +93,13 @@ def system(root: str, controller_time: float) -> dict[str, Any]:
 
 
 def inotify(root: str) -> dict[str, int]:
-    """The kernel's limits of inotify for each user, without those that can't be read."""
+    """Return the kernel's inotify limits per user; unreadable ones are omitted."""
     found = {name: text_or_nothing(root, f"/proc/sys/fs/inotify/{name}").strip() for name in _INOTIFY}
     return {name: int(text) for name, text in found.items() if text.isdecimal()}
 
 
 def disks(root: str, paths: Iterable[str]) -> list[dict[str, Any]]:
-    """Free space where each path is, or will be. Paths with one ``device`` share their space."""
+    """Return the free space at each existing or future path. Paths with the same ``device`` share it."""
     found = []
     for path in paths:
         place = under(root, path)
@@ -118,7 +118,7 @@ def disks(root: str, paths: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
-    """loaded, builtin, available or missing, by module."""
+    """Return loaded, builtin, available or missing for each module."""
     release = os.uname().release
     loaded = loaded_modules(text_or_nothing(root, "/proc/modules"))
     builtin = builtin_modules(text_or_nothing(root, f"/lib/modules/{release}/modules.builtin"))
@@ -139,14 +139,14 @@ def kernel_modules(root: str, names: Iterable[str]) -> dict[str, str]:
 
 
 def kernel_packages(root: str, database: Database, distribution: str, runner: Runner | None) -> dict[str, Any]:
-    """What builds modules for the running kernel, by dpkg's database and /proc/version; with a runner, apt is asked."""
+    """Return what is needed to build modules for the running kernel. With ``runner``, apt is also queried."""
     release = os.uname().release
     found = read_kernel_packages(database, release, text_or_nothing(root, "/proc/version"), distribution)
     known: bool | None = None
     if runner:
         exact = found["headers"][0]
         names = known_packages(runner, root, exact.removesuffix(release))
-        # Without its lists apt knows what is installed, and nothing else.
+        # Without package lists, apt only knows installed packages.
         known = True if exact in names else False if any(not database.version(name) for name in names) else None
     return {
         **found,
@@ -156,9 +156,9 @@ def kernel_packages(root: str, database: Database, distribution: str, runner: Ru
 
 
 def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]:
-    """Whether systemd-resolved runs, the kubelet's ``resolvConf``, and by path the name servers.
+    """Return whether systemd-resolved runs, the kubelet's ``resolvConf``, and the name servers in each file.
 
-    The kubelet's is None without a configuration that names one, a file's name servers are None when it does not exist.
+    ``kubelet`` is None if its configuration names no file; the name servers of a missing file are None.
     """
     listed = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
     kubelet = re.search(r"^resolvConf:[ \t]*[\"']?([^\s\"'#]*)", listed, re.MULTILINE)
@@ -175,12 +175,12 @@ def resolver(root: str, runner: Runner, wanted: Iterable[str]) -> dict[str, Any]
 
 
 def installed(database: Database) -> dict[str, str]:
-    """Versions of what has to do with containers, Kubernetes and GPUs."""
+    """Return the versions of packages for containers, Kubernetes and GPUs."""
     return {name: database.version(name) or "" for name in database.names() if _INTERESTING.match(name)}
 
 
 def held(root: str, database: Database) -> list[str]:
-    """Those of them that are held; none where this collection has been at work, which holds what it installs."""
+    """Return the held packages among them; empty if this collection manages the host, because it holds its own."""
     if any(under(root, "/etc/apt/sources.list.d").glob("gpulab-*.sources")):
         return []
     found = (database.get(name) for name in database.names() if _INTERESTING.match(name))
@@ -188,12 +188,12 @@ def held(root: str, database: Database) -> list[str]:
 
 
 def other_clusters(root: str) -> list[str]:
-    """Distributions of Kubernetes that are installed, but for kubeadm's."""
+    """Return the installed Kubernetes distributions other than kubeadm."""
     return [name for name, paths in _DISTRIBUTIONS.items() if any(under(root, path).exists() for path in paths)]
 
 
 def containerd_drop_ins(root: str, pattern: str) -> list[dict[str, Any]]:
-    """Drop-ins and what they import; none when they can't be read (not root)."""
+    """Return drop-ins and their imports; empty if they can't be read (not root)."""
     try:
         return imported_files(root, [pattern])
     except DomainError:

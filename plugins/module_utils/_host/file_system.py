@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads which file system holds a path, of the text of ``/proc/mounts``. Pure."""
+"""Find the file system of a path in the text of ``/proc/mounts``. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """``quotas`` are those of its options that limit what may be stored."""
+    """A mounted file system; ``quotas`` are its options that limit storage."""
 
     mount: str
     device: str
@@ -24,7 +24,7 @@ class Mount:
 
 
 def mount_of(mounts: str, path: str) -> Mount:
-    """The file system of an absolute path: of those mounted at the same place the last one covers the others."""
+    """Return the file system of an absolute path; the last one mounted at a directory covers the others."""
     found = Mount("/", "unknown", "unknown", [])
     for line in mounts.splitlines():
         words = line.split()

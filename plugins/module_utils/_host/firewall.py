@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a host's packet filter from what iptables-save and nft print. Pure."""
+"""Parse a host's packet filter from the output of iptables-save and nft. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from .._json import as_mapping, as_mappings
 from .packet_filter import Condition, Filter, Rule
 
-# Tables of the cluster itself, which never stand in its way.
+# The cluster's own tables, which never block it.
 _OF_IPTABLES = ("ip", "filter")
 _CLUSTER_TABLES = {"kube-proxy", "flannel-ipv4", "flannel-ipv6", "flannel", "docker", "cilium"}
 _DROPS = {"DROP", "REJECT"}
-# A program decides (or the kernel, with SYN cookies), which is given the benefit of the doubt.
+# A program, or the kernel with SYN cookies, decides; such packets are assumed to be accepted.
 _DECIDED_ELSEWHERE = {"NFQUEUE", "QUEUE", "SYNPROXY"}
-# Options of iptables that do not narrow what a rule matches, with their number of values.
+# Options of iptables that do not restrict a rule, with their number of values.
 _NEUTRAL = {"-m": 1, "--match": 1, "--comment": 1, "--reject-with": 1, "--log-prefix": 1, "--log-level": 1}
 _TARGETS = {
     "ACCEPT": "accept",
@@ -29,7 +29,7 @@ _TARGETS = {
     **dict.fromkeys(_DECIDED_ELSEWHERE, "accept"),
 }
 _PROTOCOLS = {"6": "tcp", "17": "udp", "1": "icmp", "0": "all"}
-# Options of iptables with what they look at, and how their values are separated.
+# Options of iptables -> what they match.
 _OPTIONS = {
     **dict.fromkeys(("-p", "--protocol"), "protocol"),
     **dict.fromkeys(("--dport", "--destination-port", "--dports", "--destination-ports"), "dport"),
@@ -51,7 +51,7 @@ _VERBATIM = {"in", "out"}
 
 
 def read_iptables(text: str) -> Filter:
-    """The filter table of ``iptables-save``."""
+    """Parse the filter table of ``iptables-save``."""
     result, table = Filter(), ""
     for line in text.splitlines():
         if line.startswith("*"):
@@ -64,7 +64,7 @@ def read_iptables(text: str) -> Filter:
             if name == "INPUT":
                 result.entries[name] = policy in _DROPS
             elif name == "FORWARD":
-                # A policy comes after the rules of the pod network, which accept.
+                # The policy applies after the pod network's rules, which accept the packets.
                 result.forwards[name] = False
         elif line.startswith("-A "):
             try:
@@ -107,9 +107,9 @@ def _iptables_rule(words: list[str]) -> Rule:
 
 
 def nft_tables(text: str, iptables_too: bool, hooks: Collection[str] = ("input",)) -> list[tuple[str, str]]:
-    """(family, table) of those with a filter at one of the hooks, from ``nft -j list chains``.
+    """Return (family, table) of the tables that filter at one of the hooks, from ``nft -j list chains``.
 
-    ``iptables_too``: iptables-save speaks for the tables that iptables keeps in nftables.
+    With ``iptables_too``, the tables of iptables in nftables are skipped, because iptables-save lists them.
     """
     tables = {}
     for chain in _items(text)["chain"]:
@@ -121,7 +121,7 @@ def nft_tables(text: str, iptables_too: bool, hooks: Collection[str] = ("input",
 
 
 def read_nft(text: str) -> Filter:
-    """A table, from ``nft -j list table ...``."""
+    """Parse a table from ``nft -j list table ...``."""
     result, items = Filter(), _items(text)
     sets = {str(item.get("name")): item.get("elem", []) for item in (*items["set"], *items["map"])}
     for chain in items["chain"]:
@@ -130,8 +130,8 @@ def read_nft(text: str) -> Filter:
         if chain.get("hook") == "input":
             result.entries[name] = drops
         elif chain.get("hook") == "forward":
-            # Only in iptables' own table can the pod network's rules come before the policy: each table has the last
-            # word on what it drops.
+            # Only in iptables' own table can the pod network's rules come before the policy; a drop in any other table
+            # is final.
             result.forwards[name] = drops and (chain.get("family"), chain.get("table")) != _OF_IPTABLES
     for item in items["rule"]:
         result.chains.setdefault(str(item.get("chain")), []).extend(_nft_rules(item.get("expr", []), sets))
@@ -139,7 +139,7 @@ def read_nft(text: str) -> Filter:
 
 
 def _items(text: str) -> Mapping[str, list[Mapping[str, Any]]]:
-    """What the output lists, by kind; nothing of a kind that it has not."""
+    """Return the listed items by kind; unknown kinds are empty."""
     found: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     try:
         listed = json.loads(text)
@@ -152,7 +152,7 @@ def _items(text: str) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def _nft_rules(expressions: Any, sets: Mapping[str, Any]) -> list[Rule]:
-    """One rule, or as many as a verdict map has entries."""
+    """Return one rule, or one for each entry of a verdict map."""
     rule = Rule()
     for expression in expressions if isinstance(expressions, list) else ():
         if not isinstance(expression, dict):
@@ -178,7 +178,7 @@ def _vmap(value: Mapping[str, Any], outer: Rule, sets: Mapping[str, Any]) -> Ite
 
 
 def _verdict(rule: Rule, kind: str, value: Any) -> None:
-    """Add a statement. One that may narrow the rule, such as a limit for each address, is an unknown condition."""
+    """Add a statement to the rule. A statement that may restrict the rule, such as a limit, is an unknown condition."""
     of_iptables = str(value.get("name")) if kind == "xt" and isinstance(value, dict) else ""
     if kind in ("queue", "synproxy") or of_iptables in _DECIDED_ELSEWHERE:
         rule.verdict = "accept"
@@ -192,9 +192,9 @@ def _verdict(rule: Rule, kind: str, value: Any) -> None:
         rule.conditions.append(Condition(f"statement {kind}"))
 
 
-# Statements that neither narrow a rule nor decide.
+# Statements that neither restrict a rule nor decide.
 _HARMLESS = {"counter", "log", "mangle", "comment", "notrack", "snat", "dnat", "masquerade", "redirect"}
-# What nftables looks at, by the kind of expression and its field.
+# (kind of expression, field) in nftables -> what it matches.
 _FIELDS = {
     ("payload", "dport"): "dport",
     ("payload", "sport"): "sport",
@@ -216,7 +216,7 @@ _FIELDS = {
 def _conditions(left: Any, right: Any, operator: Any, sets: Mapping[str, Any]) -> Iterator[Condition]:
     subject, protocol = _subject(left)
     if protocol in ("ip6", "icmpv6"):
-        # Nodes talk IPv4.
+        # Nodes use IPv4.
         yield Condition("never")
         return
     if protocol not in ("", "th", "ip", "ether"):
@@ -227,7 +227,7 @@ def _conditions(left: Any, right: Any, operator: Any, sets: Mapping[str, Any]) -
 
 
 def _subject(left: Any) -> tuple[str, str]:
-    """What a match looks at, and the protocol to whose header that belongs."""
+    """Return what a match examines, and the protocol of that header."""
     for kind in ("payload", "meta", "ct") if isinstance(left, dict) else ():
         where = left.get(kind)
         if isinstance(where, dict):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernel modules and sysctl settings: pure functions over the files that hold them."""
+"""Kernel modules and sysctl settings: pure functions for the files that contain them."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from .._errors import DomainError
 _HEADER = "# Managed by Ansible (gpulab.kubernetes.kernel_settings); changes made here are overwritten.\n"
 _MODULE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _KEY = re.compile(r"[A-Za-z0-9_:@-]+(?:[./][A-Za-z0-9_:@-]+)+")
-# What shows that a module is there although nothing lists it, as in a container or a kernel without modules.
+# Paths that show a module which no list contains, as in a container or a kernel without modules.
 _TRACES = {"br_netfilter": ("/proc/sys/net/bridge",), "ip_tables": ("/proc/net/ip_tables_names",)}
 _ENTRY = re.compile(r"^\s*-?\s*(?P<key>[^#;=\s][^=\s]*)\s*=\s*(?P<value>.*?)\s*$", re.MULTILINE)
 
 
 def module_name(name: str) -> str:
-    """The name as the kernel shows it (``br-netfilter`` is ``br_netfilter``)."""
+    """Return the kernel's form of a module name (``br-netfilter`` is ``br_netfilter``)."""
     if not _MODULE.fullmatch(name):
         raise DomainError(f"Error while reading the list of kernel modules: {name!r} is not the name of a module")
     return name.replace("-", "_")
 
 
 def loaded_modules(proc_modules: str) -> set[str]:
-    """Names in the text of ``/proc/modules``."""
+    """Return the names in the text of ``/proc/modules``."""
     return {line.split()[0] for line in proc_modules.splitlines() if line.strip()}
 
 
 def traces(module: str) -> list[str]:
-    """Return paths, one of which exists while the kernel has that module, also where nothing lists it."""
+    """Return paths of which at least one exists if the kernel has the module, even if no list contains it."""
     return [f"/sys/module/{module}", *_TRACES.get(module, ())]
 
 
 def builtin_modules(modules_builtin: str) -> set[str]:
-    """Names in the text of ``/lib/modules/<release>/modules.builtin``, whose lines are paths of .ko files."""
+    """Return the names in ``/lib/modules/<release>/modules.builtin``, whose lines are paths of .ko files."""
     names = (PurePosixPath(line.strip()).name for line in modules_builtin.splitlines() if line.strip())
     return {name.partition(".ko")[0].replace("-", "_") for name in names}
 
 
 def sysctl_path(key: str) -> str:
-    """The path below ``/proc/sys`` of a key in either notation.
+    """Return the path below ``/proc/sys`` of a key in either notation.
 
-    The first separator decides, as in sysctl.d(5): in ``net/ipv4/conf/eth0.1/forwarding`` the dot belongs to a name.
+    The first separator decides, as in sysctl.d(5): in ``net/ipv4/conf/eth0.1/forwarding`` the dot is part of a name.
     """
     if not _KEY.fullmatch(key.replace("..", "")) or ".." in key:
         raise DomainError(f"Error while reading the sysctl settings: {key!r} is not the name of a setting")
@@ -58,7 +58,7 @@ def sysctl_path(key: str) -> str:
 
 
 def sysctl_value(value: Any) -> str:
-    """A value as the kernel takes it: true and false are 1 and 0, words are separated by one space."""
+    """Return a value in the kernel's form: 1 and 0 for true and false, single spaces between words."""
     if isinstance(value, bool):
         return str(int(value))
     if not isinstance(value, (str, int, float)) or "\n" in str(value):
@@ -67,22 +67,22 @@ def sysctl_value(value: Any) -> str:
 
 
 def same_value(one: str, other: str) -> bool:
-    """Whether two values are the same to the kernel, which shows tabs between the numbers of a list."""
+    """Return whether two values are equal for the kernel, which separates numbers with tabs."""
     return one.split() == other.split()
 
 
 def modules_file(names: Iterable[str]) -> str:
-    """The text of a file for systemd-modules-load."""
+    """Return the text of a file for systemd-modules-load."""
     return _HEADER + "".join(f"{name}\n" for name in names)
 
 
 def sysctl_file(values: Mapping[str, str]) -> str:
-    """The text of a file for systemd-sysctl."""
+    """Return the text of a file for systemd-sysctl."""
     return _HEADER + "".join(f"{key} = {value}\n" for key, value in sorted(values.items()))
 
 
 def sysctl_keys(text: str) -> set[str]:
-    """The paths below ``/proc/sys`` of what a file for systemd-sysctl sets."""
+    """Return the paths below ``/proc/sys`` that a file for systemd-sysctl sets."""
     found = set()
     for entry in _ENTRY.finditer(text):
         with contextlib.suppress(DomainError):
@@ -91,10 +91,10 @@ def sysctl_keys(text: str) -> set[str]:
 
 
 def overridden(values: Mapping[str, str], ours: str, others: Mapping[str, str]) -> list[dict[str, str]]:
-    """Settings that a file read later than ours sets to something else at the next boot.
+    """Return the settings that a file read later than ours overrides at the next boot.
 
-    ``others`` maps the paths of sysctl.d files to their texts; they are read in the order of their names, whatever
-    the directory (sysctl.d(5)), and the last one wins.
+    ``others`` maps paths of sysctl.d files to their texts. The files are read in the order of their names in all
+    directories (sysctl.d(5)), and the last one wins.
     """
     wanted = {sysctl_path(key): (key, value) for key, value in values.items()}
     last: dict[str, dict[str, str]] = {}

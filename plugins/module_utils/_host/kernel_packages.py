@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages build modules for a host's kernels: headers and the compiler. Pure."""
+"""Find the packages for building modules for a host's kernels: headers and compiler. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any
 from .._apt.dpkg import Database
 from .._versions import compare_versions
 
-# How the packages of kernels and of their headers are called: by Debian and Ubuntu, by Proxmox VE 8 and later, before.
+# Name prefixes of kernel and header packages: Debian and Ubuntu; Proxmox VE since 8; Proxmox VE before 8.
 _NAMES = {
     "linux-image-": "linux-headers-",
     "proxmox-kernel-": "proxmox-headers-",
     "pve-kernel-": "pve-headers-",
 }
 _PREFIXES = tuple(_NAMES)
-# Metapackages of kernels whose names have no such beginning.
+# Kernel metapackages without these prefixes.
 _OTHER_METAS = ("proxmox-default-kernel",)
 _RELEASE = re.compile(r"(?:unsigned-)?(\d+\.\d+\.\d+\S*?)(?:-signed(?:-template)?)?\Z")
 # 6.8.0-1032-aws, 6.12.43+deb13-cloud-amd64, 6.1.0-40-amd64, 5.10.0-0.deb10.28-amd64
@@ -30,19 +30,19 @@ _COMPILER = re.compile(r"gcc(?:-\d+)? \((Debian|Ubuntu) (\d+)[^)]*\)")
 
 
 def flavor(release: str) -> str:
-    """What a kernel's release ends with, such as ``generic`` or ``cloud-amd64``; empty when it has no such end."""
+    """Return the flavor of a kernel release, such as ``generic`` or ``cloud-amd64``; empty if it has none."""
     match = _FLAVOR.match(release)
     return match.group(1) if match else ""
 
 
 def compiler(proc_version: str, distribution: str) -> str:
-    """The package of the compiler that built the running kernel, ``gcc-12``; empty unless the distribution built it."""
+    """Return the compiler package of the running kernel, such as ``gcc-12``; empty for kernels from elsewhere."""
     match = _COMPILER.search(proc_version)
     return f"gcc-{match.group(2)}" if match and match.group(1).lower() == distribution else ""
 
 
 def image_releases(names: Iterable[str]) -> dict[str, str]:
-    """Release -> package of the kernels among these packages, meta packages left out."""
+    """Return release -> package of the kernels in ``names``, without metapackages."""
     found = {}
     for name in names:
         match = _RELEASE.match(name.removeprefix(_prefix(name))) if name.startswith(_PREFIXES) else None
@@ -52,14 +52,14 @@ def image_releases(names: Iterable[str]) -> dict[str, str]:
 
 
 def headers_of(release: str, image: str) -> str:
-    """Return the package with the headers of a kernel, whose ``image`` package is empty if none brought it."""
+    """Return the package with a kernel's headers; ``image`` is the kernel's package, empty if it has none."""
     return f"{_NAMES[_prefix(image or ('proxmox-kernel-' if release.endswith('-pve') else 'linux-image-'))]}{release}"
 
 
 def meta_image(database: Database, running: str) -> str:
-    """The installed meta package that brings the running kernel, or the next one of its flavor; empty if there is none.
+    """Return the installed metapackage of the running kernel or its flavor's next kernel, empty if there is none.
 
-    A kernel upgrade before the reboot moves the meta package on to a kernel that does not run yet.
+    After a kernel upgrade, before the reboot, the metapackage depends on a kernel that is not running yet.
     """
     images = image_releases(database.names())
     metas = [
@@ -72,13 +72,13 @@ def meta_image(database: Database, running: str) -> str:
     exact = [name for name in metas if running in reached[name]]
     same = [name for name in metas if any(flavor(release) == flavor(running) != "" for release in reached[name])]
     inner = set().union(*closures.values())
-    # Several are alike but for what else they bring (linux-image-virtual); one whose headers are installed was chosen.
+    # Some metapackages differ only in other dependencies (linux-image-virtual); prefer one with installed headers.
     order = sorted(exact or same, key=lambda name: (not database.version(_twin(name)), name in inner, name))
     return next(iter(order), "")
 
 
 def read(database: Database, running: str, proc_version: str, distribution: str) -> dict[str, Any]:
-    """The field kernel_packages of the module preflight_info."""
+    """Return the field kernel_packages of the module preflight_info."""
     images = image_releases(database.names())
     meta = meta_image(database, running)
     return {
@@ -107,7 +107,7 @@ def _prefix(name: str) -> str:
 
 
 def _closure(database: Database, name: str) -> set[str]:
-    """The packages that one needs, and those that these need; kernels need nothing that matters here."""
+    """Return the direct and indirect dependencies of a package, as far as they are kernel packages."""
     found: set[str] = set()
     waiting = [name]
     while waiting:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings kernel modules and sysctl settings about, now and for the next boot."""
+"""Apply kernel modules and sysctl settings, now and for the next boot."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 from .._command import Runner
 from .._errors import DomainError
 from .._files import difference, read_text, under, write_text
+from .._first_run import FirstRun
 from . import kernel
 
 _SYSCTL_DIRECTORIES = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
@@ -21,9 +22,9 @@ _SYSCTL_DIRECTORIES = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sys
 
 @dataclass
 class Outcome:
-    """``loaded`` and ``set`` name what was (in check mode: would be) changed on the running kernel.
+    """Changes to the running kernel: ``loaded`` modules and ``set`` parameters; in check mode, planned changes.
 
-    ``not_raised``: parameters that stay below their minimum, with the kernel's reason.
+    ``not_raised``: parameters that stay below their minimum, with the kernel's error.
     """
 
     loaded: list[str] = field(default_factory=list)
@@ -38,11 +39,12 @@ class Outcome:
 
 
 class KernelSettings:
-    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+    """Applies the settings. ``module`` is an AnsibleModule, ``root`` the root directory."""
 
     def __init__(self, module: Any, root: str) -> None:
         self._root = root
         self._runner = Runner(module, timeout=120)
+        self._first_run = FirstRun(module, root)
         self._check: bool = module.check_mode
         self._outcome = Outcome()
 
@@ -54,7 +56,7 @@ class KernelSettings:
         modules_file: str,
         sysctl_file: str,
     ) -> Outcome:
-        """Raises DomainError for the first module, or for all settings, that the kernel refuses."""
+        """Apply all settings. Raise DomainError for the first module, or for all settings, that the kernel rejects."""
         values = {key: kernel.sysctl_value(value) for key, value in (sysctls or {}).items()}
         for key in values:
             kernel.sysctl_path(key)
@@ -79,7 +81,7 @@ class KernelSettings:
                 self._modprobe(name, release)
 
     def _modprobe(self, name: str, release: str) -> None:
-        # An alias, or a module inside the kernel that modules.builtin doesn't name: nothing would be done.
+        # For an alias or a built-in module that modules.builtin does not name, modprobe does nothing.
         planned = self._runner.run(["modprobe", "--dry-run", "--verbose", name])
         result = planned
         if planned.rc == 0 and planned.stdout.strip() and not self._check:
@@ -122,7 +124,7 @@ class KernelSettings:
             raise DomainError("Error while setting kernel parameters: " + "; ".join(problems))
 
     def _raise(self, minimums: dict[str, Any], sysctl_file: str) -> dict[str, str]:
-        """Raise what is too low; return what the file must contain, which is nothing that was high enough before."""
+        """Raise low parameters; return what the file must contain, without parameters that were already high enough."""
         ours = kernel.sysctl_keys(read_text(under(self._root, sysctl_file)) or "")
         kept = {}
         for key, wanted in sorted(minimums.items()):
@@ -149,11 +151,12 @@ class KernelSettings:
         if before == text or (before is None and not needed):
             return
         if not self._check:
+            self._first_run.keep_file(path, file)
             write_text(file, text)
         self._outcome.diff.append(difference(file, before, text))
 
     def _other_files(self, ours: str) -> dict[str, str]:
-        # A file hides another one of the same name in a directory that stands earlier in the list.
+        # A file hides files of the same name in directories that come earlier in the list.
         found: dict[str, Path] = {}
         for directory in _SYSCTL_DIRECTORIES:
             for path in under(self._root, directory).glob("*.conf"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Small files of a role as one state: written, removed and pruned together."""
+"""Write, remove and prune the small files of a role."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import difference, file_mode, put_file, read_text, under
+from .._first_run import FirstRun
 from .._systemd import Restarts
 
-# Halves of characters, but for those that stand for bytes that are not UTF-8.
+# Lone surrogates, except those that represent bytes that are not UTF-8.
 _NOT_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-_KEPT = ".before-gpulab"
 _REPLACED = ".replaced-gpulab"
 _READ_BY_OTHERS = 0o044
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """``text`` is None for a file to remove. ``service`` must restart, or with ``reload`` reload, when it changes.
+    """The wanted state of a file; ``text`` is None to remove it.
 
-    ``keep`` saves what another hand wrote there, ``keep_replaced`` also a file of ours that a hand may have changed.
+    ``service`` is restarted, or with ``reload`` reloaded, after a change. ``keep`` saves unmanaged content before it is
+    overwritten, ``keep_replaced`` also a managed file, which may have been edited.
     """
 
     path: str
@@ -59,9 +60,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Prune:
-    """Marked files in a directory (glob) that are not wanted are removed.
+    """Files with the marker in a directory that match a glob and are not wanted; they are removed.
 
-    With an ``age`` only those of this user that were last changed so many seconds ago.
+    With ``age``, only this user's files that were last changed at least so many seconds ago.
     """
 
     directory: str
@@ -72,7 +73,7 @@ class Prune:
         try:
             state = file.lstat()
         except FileNotFoundError:
-            # Another run has just removed its own.
+            # Another run has just removed its own file.
             return False
         aged = state.st_uid == os.geteuid() and state.st_mtime < now - self.age
         return stat.S_ISREG(state.st_mode) and (aged or not self.age)
@@ -88,22 +89,27 @@ class Outcome:
 
 @dataclass
 class ManagedFiles:
-    """``marker`` is what tells files of this collection from those of another hand, empty for no such check."""
+    """Ensures files. ``marker`` identifies this collection's files; if empty, all files are considered managed."""
 
     root: str
     marker: str
     restarts: Restarts
+    first_run: FirstRun
     check: bool
 
     def ensure(self, wanted: Sequence[Wanted], prune: Sequence[Prune]) -> Outcome:
         outcome = Outcome()
-        for entry in [*wanted, *self._leftovers(wanted, prune)]:
-            self._ensure(entry, outcome)
+        entries = [*wanted, *self._leftovers(wanted, prune)]
+        files = {entry.path: under(self.root, entry.path) for entry in entries if not self._is_right(entry)}
+        first = self.first_run.keep_files(files)
+        for entry in entries:
+            if entry.path in files:
+                self._change(entry, entry.path in first, outcome)
             self._add_service(entry, outcome)
         return outcome
 
     def _add_service(self, entry: Wanted, outcome: Outcome) -> None:
-        # Noted by a run that was interrupted before it came to the restart.
+        # Recorded by a run that was interrupted before the restart.
         name = entry.service
         if name and name not in outcome.services and self.restarts.noted(name, entry.verb):
             outcome.services.append(name)
@@ -119,14 +125,15 @@ class ManagedFiles:
                     found.append(Wanted(path, None))
         return found
 
-    def _ensure(self, entry: Wanted, outcome: Outcome) -> None:
+    def _is_right(self, entry: Wanted) -> bool:
         file = under(self.root, entry.path)
         if file.is_dir():
             raise DomainError(f"Error while writing {entry.path}: there is a directory with this name")
+        return read_text(file) == entry.text and (entry.text is None or file_mode(file) == entry.mode)
+
+    def _change(self, entry: Wanted, first: bool, outcome: Outcome) -> None:
+        file = under(self.root, entry.path)
         before = read_text(file)
-        right_mode = entry.text is None or file_mode(file) == entry.mode
-        if before == entry.text and right_mode:
-            return
         outcome.changed.append(entry.path)
         if before != entry.text:
             private = not (entry.mode & _READ_BY_OTHERS and (file_mode(file) or 0o644) & _READ_BY_OTHERS)
@@ -139,22 +146,20 @@ class ManagedFiles:
             outcome.services.append(entry.service)
         foreign = entry.keep and bool(self.marker) and before is not None and self.marker not in before
         try:
-            self._apply(entry, file, before if foreign else None, outcome)
+            self._apply(entry, file, bool(foreign and before and before.strip()), first, outcome)
         except OSError as error:
             raise DomainError(f"Error while writing {file}: {error.strerror or error}") from error
 
-    def _apply(self, entry: Wanted, file: Path, foreign: str | None, outcome: Outcome) -> None:
-        kept = file.with_name(file.name + _KEPT)
-        keep = bool(foreign and foreign.strip()) and not kept.exists()
-        if keep:
-            outcome.kept.append(str(kept))
-        replaced = entry.keep_replaced and not keep and file.exists() and (read_text(file) or "") != (entry.text or "")
-        if replaced:
-            kept = file.with_name(file.name + _REPLACED)
-            outcome.kept.append(str(kept))
+    def _apply(self, entry: Wanted, file: Path, foreign: bool, first: bool, outcome: Outcome) -> None:
+        recorded = foreign and first
+        edited = entry.keep_replaced and file.exists() and (read_text(file) or "") != (entry.text or "")
+        replaced = not recorded and (foreign or edited)
+        kept = file.with_name(file.name + _REPLACED)
+        if recorded or replaced:
+            outcome.kept.append(str(kept if replaced else self.first_run.copy_of(entry.path)))
         if self.check:
             return
-        if keep or replaced:
+        if replaced:
             put_file(kept, file.read_bytes(), file_mode(file) or 0o644)
         if entry.service:
             self.restarts.note(entry.service, entry.verb)
@@ -162,5 +167,5 @@ class ManagedFiles:
 
 
 def _hidden(before: str | None, after: str | None) -> tuple[str | None, str | None]:
-    """Whether there is a text, in the place of the text."""
+    """Replace texts by a note that there is content."""
     return before and "The old content is not shown.\n", after and "The new content is not shown.\n"

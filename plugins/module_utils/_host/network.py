@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a host is connected: addresses, routes, ports that are taken, and its packet filter."""
+"""Read a host's addresses, routes, ports in use, and packet filter."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .._systemd import is_active
 from .firewall import nft_tables, read_iptables, read_nft
 from .packet_filter import Filter
 
-# Listening, as the kernel numbers the states of sockets; a UDP socket that waits is "closed".
+# The kernel's numbers for listening sockets; an unconnected UDP socket is "closed".
 _LISTENING = {"tcp": "0A", "udp": "07"}
 _SOCKET = re.compile(r"socket:\[(\d+)\]")
 
 
 def addresses(runner: Runner) -> list[dict[str, Any]]:
-    """Every address but the loopback's: address, prefix, interface, family (inet or inet6)."""
+    """Return all global addresses: address, prefix, interface, family (inet or inet6)."""
     return [
         {
             "address": entry["local"],
@@ -43,7 +43,7 @@ def addresses(runner: Runner) -> list[dict[str, Any]]:
 
 
 def routes(runner: Runner) -> list[dict[str, str]]:
-    """The main IPv4 table: destination (default or CIDR), gateway, interface, source."""
+    """Return the main IPv4 table: destination (default or CIDR), gateway, interface, source."""
     return [
         {
             "destination": str(route["dst"]),
@@ -57,12 +57,12 @@ def routes(runner: Runner) -> list[dict[str, str]]:
 
 
 def has_network_manager(runner: Runner) -> bool:
-    """Whether NetworkManager runs, which manages every device unless its configuration leaves it out."""
+    """Return whether NetworkManager runs; it manages all devices that its configuration does not exclude."""
     return is_active(runner, "NetworkManager.service")
 
 
 def default_address(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> str:
-    """The address of the default route, empty when there is none."""
+    """Return the address of the default route, empty if there is none."""
     default = next((route for route in table if route["destination"] == "default"), None)
     if default is None:
         return ""
@@ -71,7 +71,7 @@ def default_address(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[
 
 
 def read_sockets(text: str, protocol: str) -> Iterator[tuple[str, int, str]]:
-    """(address, port, inode) of the sockets in a table of /proc/net that wait for others."""
+    """Yield (address, port, inode) of the listening sockets in a table of /proc/net."""
     for line in text.splitlines()[1:]:
         fields = line.split()
         if len(fields) < 10 or fields[3] != _LISTENING[protocol]:
@@ -84,12 +84,12 @@ def read_sockets(text: str, protocol: str) -> Iterator[tuple[str, int, str]]:
 
 
 def listeners(root: str, ports: Iterable[str]) -> list[dict[str, Any]]:
-    """Who has the wanted ports (such as ``6443/tcp``): port, protocol, address, process, pid (0: not to be seen)."""
+    """Return the listeners on ports such as ``6443/tcp``: port, protocol, address, process, pid (0 if unknown)."""
     wanted = {(protocol or "tcp", int(number)) for number, _slash, protocol in (port.partition("/") for port in ports)}
     taken = _taken(root, wanted)
     owners = _owners(root, {inode for *_rest, inode in taken if inode != "0"})
     if any(inode not in owners for *_rest, inode in taken):
-        # What ended meanwhile listens no more.
+        # Processes that have exited no longer listen.
         taken = [one for one in _taken(root, wanted) if one in taken]
     return [
         {
@@ -104,7 +104,7 @@ def listeners(root: str, ports: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _taken(root: str, wanted: set[tuple[str, int]]) -> list[tuple[int, str, str, str]]:
-    """(port, protocol, address, inode) of the sockets that wait at one of these ports."""
+    """Return (port, protocol, address, inode) of the sockets that listen on one of these ports."""
     taken = []
     for table in ("tcp", "tcp6", "udp", "udp6"):
         protocol = table[:3]
@@ -117,10 +117,10 @@ def _taken(root: str, wanted: set[tuple[str, int]]) -> list[tuple[int, str, str,
 
 @dataclass(frozen=True)
 class Traffic:
-    """What must pass the packet filter: ``ports`` that others reach, by one of ``interfaces`` (the usual one first).
+    """Traffic that the packet filter must accept: ``ports`` by one of ``interfaces`` (the usual one first).
 
-    ``pod_network`` and ``pod_interfaces``: what a node forwards between these interfaces, of which an empty one is the
-    usual one; empty: nothing.
+    A node forwards ``pod_network`` between ``pod_interfaces``; an empty name in it stands for the usual interface.
+    Empty: nothing is forwarded.
     """
 
     ports: Sequence[str]
@@ -130,17 +130,17 @@ class Traffic:
 
 
 def node_interfaces(found: Iterable[Mapping[str, Any]], table: Iterable[Mapping[str, str]]) -> list[str]:
-    """The interfaces with IPv4 addresses, those of default routes first."""
+    """Return the interfaces with IPv4 addresses, those of default routes first."""
     default = [route["interface"] for route in table if route["destination"] == "default"]
     names = [str(entry["interface"]) for entry in found if entry["family"] == "inet"]
     return list(dict.fromkeys([*(name for name in default if name in names), *names]))
 
 
 def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
-    """The packet filter: tool, active, blocks (wanted ports that it refuses; null when it can't be read), forward.
+    """Read the packet filter: tool, active, blocks (refused ports; None if it can't be read), forward.
 
-    ``forward`` is the chain that rejects the packets of pods. Both are right for the usual interface; ``interfaces``
-    and ``forwards`` have the same for each.
+    ``forward`` is the chain that rejects pod traffic. ``blocks`` and ``forward`` are for the usual interface;
+    ``interfaces`` and ``forwards`` have them for each interface.
     """
     try:
         filters, said = _filters(runner)
@@ -185,7 +185,7 @@ def firewall(runner: Runner, root: str, traffic: Traffic) -> dict[str, Any]:
 
 
 def _filters(runner: Runner) -> tuple[list[tuple[str, Filter]] | None, str]:
-    """What there is of filters, and the text that names their tools. None: they can't be read (not root)."""
+    """Return the filters and a text that names their tools; None if they can't be read (not root)."""
     found, said = [], ""
     iptables = runner.find("iptables-save") is not None
     if iptables:
@@ -206,7 +206,7 @@ def _filters(runner: Runner) -> tuple[list[tuple[str, Filter]] | None, str]:
 
 
 def _owners(root: str, inodes: set[str]) -> dict[str, tuple[int, str]]:
-    """(pid, program) by inode of a socket; what may not be seen (not root) is left out."""
+    """Return (pid, program) by socket inode; inaccessible processes are omitted (not root)."""
     owners: dict[str, tuple[int, str]] = {}
     processes = under(root, "/proc")
     for process in processes.iterdir() if inodes and processes.is_dir() else ():
@@ -221,7 +221,7 @@ def _owners(root: str, inodes: set[str]) -> dict[str, tuple[int, str]]:
 
 
 def _sockets(descriptors: Path) -> set[str]:
-    """Inodes of the sockets that a process has open. A descriptor that it closes meanwhile hides none of the others."""
+    """Return the inodes of a process's open sockets, without descriptors that it has closed meanwhile."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
         for link in descriptors.iterdir():
@@ -242,7 +242,7 @@ def _ip(runner: Runner, *words: str) -> list[dict[str, Any]]:
     try:
         listed = json.loads(runner.check(["ip", "-j", *words], "reading the network").stdout or "[]")
     except CommandNotFoundError as error:
-        # Without it the host would look like one without addresses.
+        # Otherwise the host would seem to have no addresses.
         raise DomainError("Error while reading the network: there is no program ip on this host") from error
     except (CommandError, ValueError):
         return []
@@ -250,7 +250,7 @@ def _ip(runner: Runner, *words: str) -> list[dict[str, Any]]:
 
 
 def _address(text: str) -> str:
-    """An address of /proc/net: words of the machine's byte order, in hexadecimal."""
+    """Parse an address in /proc/net: hexadecimal words in the machine's byte order."""
     raw = b"".join(int(text[start : start + 8], 16).to_bytes(4, "little") for start in range(0, len(text), 8))
     try:
         return socket.inet_ntop(socket.AF_INET if len(raw) == 4 else socket.AF_INET6, raw)

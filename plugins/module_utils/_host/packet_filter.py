@@ -1,11 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Chains of a host's packet filter, and what they refuse. Pure.
+"""Evaluate the chains of a packet filter for new connections. Pure functions.
 
-Only what surely drops a new connection counts: a rule that looks at source addresses, unknown interfaces or marks is
-given the benefit of the doubt. A rule that can't fit such a connection (another source port, another interface, a
-multicast address) decides nothing.
+Only a certain drop counts: rules with source addresses, unknown interfaces or marks are assumed to accept. Rules that
+can't match a new connection (another source port or interface, a multicast address) are ignored.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# Chains of the cluster itself, which never stand in its way.
+# The cluster's own chains, which never block it.
 _CLUSTER_CHAIN = re.compile(r"(?:KUBE|FLANNEL|CNI|DOCKER|cali|CILIUM)[-_]")
-# On the way of forwarded packets, flannel's chain accepts, and administrators write their rules into DOCKER-USER.
+# For forwarded packets, flannel's chain accepts, and DOCKER-USER contains administrators' rules.
 _CLUSTER_CHAIN_FORWARD = re.compile(r"(?:KUBE|cali|CILIUM)[-_]")
-# Interfaces by which no other node comes in, unless one of them is known to have the node's address.
+# Interfaces that other nodes do not use, unless one of them has the node's address.
 _INSIDE = re.compile(r"(?:lo$|docker|podman|virbr|lxc|lxd|cni|flannel|veth|br-|tailscale|wg|tun|tap|zt|nebula)")
 # Kernels allow 16 jumps in nftables; iptables-legacy has no such limit.
 _DEPTH = 200
-# Ports from which Linux connects (net.ipv4.ip_local_port_range), and at which NCCL listens.
+# Linux's range of source ports (net.ipv4.ip_local_port_range); NCCL also listens in it.
 _EPHEMERAL = (32768, 60999)
 _FORWARDED_PORT = 40000
-# Set by Tailscale and by kube-proxy on packets of their own.
+# Marks that Tailscale and kube-proxy set on their own packets.
 _MARKS = ("0x40000", "0x4000", "0x80000", "0x8000")
 _UNREAL_SOURCES = tuple(map(ipaddress.IPv4Network, ("127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4")))
 _UNREAL_DESTINATIONS = (*_UNREAL_SOURCES, ipaddress.IPv4Network("255.255.255.255/32"))
@@ -35,13 +34,13 @@ _UNREAL_DESTINATIONS = (*_UNREAL_SOURCES, ipaddress.IPv4Network("255.255.255.255
 
 @dataclass(frozen=True)
 class Packet:
-    """The first packet of a connection. What is empty is not known, but ``leaves``: to the host itself."""
+    """The first packet of a connection. Empty fields are unknown, but an empty ``leaves`` means the host itself."""
 
     protocol: str
     port: int
     arrives: str = ""
     leaves: str = ""
-    pods: ipaddress.IPv4Network | None = None  # where a forwarded one comes from and goes to
+    pods: ipaddress.IPv4Network | None = None  # source and destination of a forwarded packet
 
     @property
     def forwarded(self) -> bool:
@@ -50,14 +49,14 @@ class Packet:
 
 @dataclass(frozen=True)
 class Condition:
-    """One match of a rule: ``subject`` is what it looks at; ``positive`` is false for one that is negated."""
+    """One match of a rule: ``subject`` is what it examines; ``positive`` is False if it is negated."""
 
     subject: str
     values: tuple[str, ...] = ()
     positive: bool = True
 
     def fits(self, packet: Packet) -> bool | None:
-        """Whether a packet matches; None if that can't be known."""
+        """Return whether a packet matches; None if unknown."""
         found = self._fits(packet)
         return found if found is None or self.positive else not found
 
@@ -79,7 +78,7 @@ class Rule:
 
 @dataclass
 class Filter:
-    """Chains by name; ``entries`` and ``forwards`` are those at a hook, with whether their policy is to drop.
+    """Chains by name; ``entries`` and ``forwards`` are hooked chains, with True if their policy is drop.
 
     In ``forwards``, a policy counts only if the pod network's rules can't come before it.
     """
@@ -89,15 +88,15 @@ class Filter:
     forwards: dict[str, bool] = field(default_factory=dict)
 
     def blocks(self, port: str, interface: str = "") -> bool:
-        """Whether it surely refuses a port such as ``6443/tcp``, to what arrives by an interface (empty: any)."""
+        """Return whether a port such as ``6443/tcp`` is certainly refused at an interface (empty: any)."""
         number, _slash, protocol = port.partition("/")
         packet = Packet(protocol or "tcp", int(number), interface)
         return bool(self._dropping(self.entries, packet))
 
     def rejects_pods(self, network: str, interfaces: Sequence[str]) -> str:
-        """The chain that surely rejects what pods of different nodes send each other; empty if there is none.
+        """Return the chain that certainly rejects traffic between pods on different nodes; empty if there is none.
 
-        ``interfaces``: those between which a node forwards such packets; fewer than two: nothing is known.
+        ``interfaces`` are those between which a node forwards the traffic; with fewer than two, nothing is known.
         """
         try:
             pods = ipaddress.IPv4Network(network)
@@ -120,7 +119,7 @@ class Filter:
         return ""
 
     def _walk(self, chain: str, packet: Packet, verdicts: dict[str, str], depth: int) -> str:
-        """The verdict of a chain, of which ``verdicts`` are known already; no kernel accepts a chain in a loop."""
+        """Return the verdict of a chain; ``verdicts`` has the chains evaluated so far. Kernels reject loops."""
         if chain not in verdicts and depth < _DEPTH:
             verdicts[chain] = ""
             verdicts[chain] = self._judge(chain, packet, verdicts, depth)
@@ -154,7 +153,7 @@ def _is_port(values: Sequence[str], packet: Packet) -> bool:
 
 
 def _is_source_port(values: Sequence[str], packet: Packet) -> bool | None:
-    """A connection comes from any of the ephemeral ports: a rule for few of them (53, 123) does not let nodes in."""
+    """Compare with the ephemeral ports; a rule for only a few source ports (53, 123) does not let nodes in."""
     low, high = _EPHEMERAL
     spans = [(max(first, low), min(last, high)) for first, last in map(_range, values)]
     share = sum(max(0, last - first + 1) for first, last in spans) / (high - low + 1)
@@ -192,7 +191,7 @@ def _is_destination(values: Sequence[str], packet: Packet) -> bool | None:
 
 
 def _is_address(values: Sequence[str], packet: Packet, unreal: Iterable[ipaddress.IPv4Network]) -> bool | None:
-    """Which pods a packet of pods is from or to is not known, but that it is one."""
+    """Compare with an address; pod traffic has an unknown address in the pod network."""
     try:
         networks = [ipaddress.IPv4Network(value, strict=False) for value in values]
     except ValueError:
@@ -219,18 +218,18 @@ def _is_packet_type(values: Sequence[str], packet: Packet) -> bool:
 
 
 def _is_marked(values: Sequence[str], packet: Packet) -> bool | None:
-    # Tailscale marks what comes in by its interface.
+    # Tailscale marks packets that arrive at its interface.
     own = packet.arrives.startswith("tailscale")
     return False if all(value.partition("/")[0] in _MARKS for value in values) and not own else None
 
 
 def _is_flagged(values: Sequence[str], packet: Packet) -> bool:
-    """The first packet of a TCP connection has SYN, and nothing else."""
+    """Return whether the flags match SYN alone, as in the first packet of a TCP connection."""
     return packet.protocol == "tcp" and {"SYN"} & set(values[0].split(",")) == set(values[1].split(",")) - {"NONE"}
 
 
 def _is_family(values: Sequence[str], packet: Packet) -> bool:
-    # Nodes talk IPv4.
+    # Nodes use IPv4.
     return bool({"ipv4", "ip"} & set(values))
 
 
@@ -252,7 +251,7 @@ _SUBJECTS: Mapping[str, Callable[[Sequence[str], Packet], bool | None]] = {
     "mark": _is_marked,
     "family": _is_family,
     "flags": _is_flagged,
-    # It opens a TCP connection.
+    # SYN opens a TCP connection.
     "syn": lambda values, packet: packet.protocol == "tcp",
     "never": lambda values, packet: False,
 }
@@ -263,5 +262,5 @@ def _range(text: str) -> tuple[int, int]:
     try:
         return int(first or 0), int(last or 65535) if found else int(first)
     except ValueError:
-        # A service name, which we can't resolve: let it match nothing.
+        # A service name can't be resolved here; it matches nothing.
         return 0, -1

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A virtual environment of the host's Python with one package of an exact version, and what that needs."""
+"""A virtual environment with one Python package of an exact version and its dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .._command import CommandError, Runner
 from .._errors import DomainError
 
 _PYTHON = "/usr/bin/python3"
-# pip writes RECORD last.
+# pip writes RECORD last, so an interrupted installation has none.
 _VERSION = """
 import sys
 from importlib.metadata import distribution
@@ -23,9 +23,9 @@ print(found.version if found.read_text("RECORD") else "")
 
 
 def index(url: str, hashed: bool) -> dict[str, str]:
-    """The environment in which pip takes packages from there; of its own accord it takes none by C(http:).
+    """Return pip's environment variables for a package index, including permission for ``http:``.
 
-    Raises DomainError for C(http:) unless the packages are ``hashed``.
+    Raise DomainError for ``http:`` unless the packages are ``hashed``.
     """
     parts = urlsplit(url)
     if parts.scheme == "http" and not hashed:
@@ -38,7 +38,7 @@ def index(url: str, hashed: bool) -> dict[str, str]:
 
 
 class PythonEnvironment:
-    """``directory`` holds the environment and nothing else."""
+    """The environment in ``directory``, which contains nothing else."""
 
     def __init__(self, runner: Runner, directory: str) -> None:
         self._runner = runner
@@ -47,7 +47,7 @@ class PythonEnvironment:
         self._requirements = Path(directory, "requirements.txt")
 
     def version(self, package: str) -> str:
-        """The installed version, empty if there is none, or if the environment does not work."""
+        """Return the installed version; empty if there is none or the environment does not work."""
         try:
             done = self._runner.run([self._python, "-c", _VERSION, package])
         except CommandError:
@@ -55,21 +55,21 @@ class PythonEnvironment:
         return done.stdout.strip() if done.rc == 0 else ""
 
     def requirements(self) -> str:
-        """The requirements that were installed, empty if there were none."""
+        """Return the installed requirements, empty if there are none."""
         try:
             return self._requirements.read_text()
         except OSError:
             return ""
 
     def install(self, package: str, version: str, environ: Mapping[str, str], requirements: str = "") -> None:
-        """Make the environment new, with this package. Raises DomainError.
+        """Create the environment again with this package. Raise DomainError.
 
-        What a Python of another release, or an interrupted run, has left does not stay in it. ``requirements`` are
-        lines with hashes for the package and all that it needs; nothing else is installed then.
+        Nothing from another Python release or an interrupted run remains. ``requirements`` are lines with hashes for
+        the package and all its dependencies; nothing else is installed then.
         """
         self._runner.check([_PYTHON, "-m", "venv", "--clear", self._directory], f"creating {self._directory}")
         argv = [self._python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-        # Building a package would run its code, as root.
+        # Building a package would run its code as root.
         argv.append("--only-binary=:all:")
         if requirements:
             self._requirements.write_text(requirements)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether another machine can be reached."""
+"""Check whether another machine can be reached."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from .._kubeadm.kubeconfig import endpoint as read_endpoint
 
 
 def reach(endpoint: str, timeout: float) -> tuple[str, str]:
-    """Whether a TCP connection to ``host:port`` (an IPv6 address in brackets) gets an answer, and the system's error.
+    """Return the result of a TCP connection to ``host:port`` (IPv6 in brackets), and the system's error.
 
-    answered, refused (packets reach the host and return), silent, unreachable, or unasked for an empty endpoint.
+    The result is answered, refused (packets reach the host and return), silent, unreachable, or unasked for an empty
+    endpoint.
     """
     if not endpoint:
         return "unasked", ""
@@ -32,7 +33,7 @@ def reach(endpoint: str, timeout: float) -> tuple[str, str]:
 
 
 def reach_api(endpoint: str, server: str, timeout: float) -> dict[str, Any]:
-    """How a worker reaches the API server: the one that its kubelet has (a URL), otherwise the wanted one."""
+    """Check whether a worker reaches its kubelet's API server (a URL), or else the wanted one."""
     try:
         own = host_port(*read_endpoint(server)) if server else ""
     except KubeconfigError:

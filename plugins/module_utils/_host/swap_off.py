@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Turns swap off, now and for the next boot; all of it or, when the memory doesn't suffice, nothing."""
+"""Disable swap, now and for the next boot. If memory is insufficient, nothing is changed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from typing import Any
 
 from .._command import Result, Runner
 from .._errors import DomainError
-from .._files import BACKUP, back_up, difference, printable, read_text, under, write_text
+from .._files import BACKUP, difference, printable, read_text, under, write_text
+from .._first_run import FirstRun
 from . import swap_state as swap
 from .swap_origins import MASKS, WAAGENT, blamed, origins, units_to_mask
 
-# What the kernel adds to the name of such a file.
+# The kernel appends this to the name of a deleted file.
 _DELETED = " (deleted)"
 
 
@@ -41,12 +42,14 @@ class Outcome:
 
 
 class SwapOff:
-    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+    """Disables swap. ``module`` is an AnsibleModule, ``root`` the root directory."""
 
     def __init__(self, module: Any, fstab: str, proc_swaps: str, root: str) -> None:
         self._module = module
         self._runner = Runner(module, timeout=1800)
         self._root = root
+        self._first_run = FirstRun(module, root)
+        self._fstab_name = fstab
         self._fstab = under(root, fstab)
         self._waagent = under(root, WAAGENT)
         self._proc_swaps = under(root, proc_swaps)
@@ -85,18 +88,18 @@ class SwapOff:
     def _keep_off(self, outcome: Outcome, text: str, waagent: str) -> None:
         self._mask(outcome.units)
         if outcome.fstab:
-            outcome.backup = str(back_up(self._fstab))
+            outcome.backup = self._first_run.keep_file(self._fstab_name, self._fstab)
             write_text(self._fstab, swap.without_swap(text))
         if outcome.configuration:
-            back_up(self._waagent)
+            self._first_run.keep_file(WAAGENT, self._waagent)
             write_text(self._waagent, waagent)
         self._reload()
         self._mask_what_the_reload_made(outcome)
 
     def _mask_what_the_reload_made(self, outcome: Outcome) -> None:
-        """Mask the units of swap partitions, which systemd makes only while fstab names no swap.
+        """Mask the units of swap partitions, which systemd creates only if fstab names no swap.
 
-        src/gpt-auto-generator/gpt-auto-generator.c, add_partition_swap: "swap specified in fstab, ignoring".
+        Source: src/gpt-auto-generator/gpt-auto-generator.c, add_partition_swap: "swap specified in fstab, ignoring".
         """
         made = [unit for unit in units_to_mask(self._root) if unit not in outcome.units]
         if made:
@@ -109,7 +112,7 @@ class SwapOff:
             self._runner.check(["systemctl", "daemon-reload"], "telling systemd that swap is off permanently")
 
     def _put_back(self, active: list[swap.ActiveSwap], before: dict[Path, str]) -> str:
-        """Undo everything, and say what could not be undone."""
+        """Undo all changes and return a sentence about what could not be undone."""
         left = []
         undoes: list[Callable[[], None]] = [partial(self._restore, path, text) for path, text in before.items()]
         for undo in [*undoes, self._unmask]:
@@ -149,7 +152,7 @@ class SwapOff:
             )
 
     def _refuse_without_access(self, outcome: Outcome) -> None:
-        """Find out before anything changes that a file may not be written: read-only, immutable."""
+        """Raise DomainError before any change if a file can't be written (read-only, immutable)."""
         wanted = [self._fstab.resolve(), self._fstab.resolve().parent, self._fstab.parent] if outcome.fstab else []
         wanted += [under(self._root, MASKS)] if outcome.units else []
         wanted += [self._waagent, self._waagent.parent] if outcome.configuration else []
@@ -184,13 +187,14 @@ class SwapOff:
 
     def _mask(self, units: list[str]) -> None:
         directory = under(self._root, MASKS)
+        self._first_run.keep_files({f"{MASKS}/{unit}": directory / unit for unit in units})
         for unit in units:
             path = directory / unit
             try:
                 directory.mkdir(parents=True, exist_ok=True)
                 kept = path.with_name(path.name + BACKUP) if os.path.lexists(path) else None
                 if kept is not None:
-                    # systemd refuses to mask a unit that was written there by hand.
+                    # systemd refuses to mask a unit that exists in this directory.
                     path.rename(kept)
                 self._masked.append((path, kept))
                 path.symlink_to(os.devnull)
@@ -198,7 +202,7 @@ class SwapOff:
                 raise DomainError(f"Error while masking {unit}: {error.strerror}") from error
 
     def _verify(self) -> None:
-        # systemd may have turned an area on again before it knew that it shouldn't.
+        # systemd may have enabled an area again before it was reloaded.
         for area in self._active():
             self._runner.check(["swapoff", area.name], f"turning off swap {area.name} again")
         left = [area.name for area in self._active()]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who turns swap on at boot: fstab, systemd, zram-generator, services, Azure's agent, cloud-init. Reads files only."""
+"""Find what enables swap at boot in files: fstab, systemd, zram-generator, services, Azure's agent, cloud-init."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _UNIT_DIRECTORIES = (
     "/run/systemd/generator.late",
 )
 _CONFIGURATION_DIRECTORIES = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/usr/lib/systemd")
-# systemd 257 names the units of partitions after a number that the disk has until the next boot, so the target that
-# starts them is masked in their place.
+# systemd 257 names units of partitions by a disk number that changes at each boot, so the target that starts them is
+# masked instead.
 _PASSING_NAME = r"-disk-by\x2ddiskseq-"
 _TARGET = "swap.target"
 _GENERATOR = "/usr/lib/systemd/system-generators/zram-generator"
 _WHAT = re.compile(r"^What[ \t]*=[ \t]*(\S+)", re.MULTILINE)
-# What cloud-init was given, by images and by the user data of this instance.
+# cloud-init's configuration from the image and the user data of this instance.
 _CLOUD = ("/etc/cloud/cloud.cfg", "/etc/cloud/cloud.cfg.d/*.cfg", "/var/lib/cloud/instance/cloud-config.txt")
 _CLOUD_SWAP = re.compile(r"^swap:[ \t]*(?:\{(?P<flow>[^}]*)\}|(?:#.*)?\n(?P<block>(?:[ \t]+.*\n?)+))", re.MULTILINE)
 _CLOUD_MOUNT = re.compile(
@@ -46,9 +46,9 @@ _SWAPON = re.compile(r"^[^#\n]*\bswapon\b(?![ \t]+(?:-[shV]|--(?:show|summary|he
 
 @dataclass(frozen=True)
 class Origin:
-    """``area`` is what it turns on, None if the file does not name it. ``kept_off``: whether the module swap ends it.
+    """Something that enables swap; ``area`` is None if the file does not name it.
 
-    What is not ``at_boot`` comes with a new instance only, as cloud-init's.
+    ``kept_off``: the module swap disables it. Without ``at_boot`` it only runs on a new instance, like cloud-init's.
     """
 
     by: str
@@ -62,7 +62,7 @@ class Origin:
 
 
 def origins(root: str) -> list[Origin]:
-    """All that turns swap on, as far as files name it. What can't be read (not root) is left out."""
+    """Return all origins of swap that files show. Unreadable files (not root) are skipped."""
     fstab = swap.fstab_swaps(text_or_nothing(root, "/etc/fstab"))
     found = [Origin("fstab", "/etc/fstab", entry.spec if entry.spec.startswith("/") else None) for entry in fstab]
     for name, path in _units(root).items():
@@ -84,14 +84,14 @@ def origins(root: str) -> list[Origin]:
 
 
 def blamed(area: str, found: Iterable[Origin]) -> str:
-    """Who may have turned that area on; empty when that is not known."""
+    """Return what may have enabled an area; empty if unknown."""
     found = list(found)
     exact = [origin for origin in found if origin.area == area]
     return ", ".join(dict.fromkeys(map(str, exact or [origin for origin in found if origin.area is None])))
 
 
 def units_to_mask(root: str) -> list[str]:
-    """Units and services that turn swap on by themselves. Raises DomainError when a file can't be read."""
+    """Return the units and services that enable swap by themselves. Raise DomainError if a file can't be read."""
     names = {_TARGET if _PASSING_NAME in name else name for name in _units(root)}
     return sorted(names.union(name for name in _zram_units(root) if not _is_masked(root, name)))
 
@@ -107,7 +107,7 @@ def _units(root: str) -> dict[str, Path]:
 
 
 def _device(root: str, path: str) -> str:
-    """Return the device that a link in /dev/disk leads to, as the kernel names it."""
+    """Return the kernel's name of the device that a link in /dev/disk refers to."""
     is_link = path.startswith("/dev/disk/") and under(root, path).exists()
     return _host_path(root, under(root, path).resolve()) if is_link else path
 

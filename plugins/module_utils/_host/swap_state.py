@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Readers of everything that says where swap is: /proc/swaps, fstab, systemd units, zram-generator."""
+"""Parse everything that configures swap: /proc/swaps, fstab, systemd units, zram-generator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import islice
 
 from .._errors import DomainError
 
-# Services that make swap of their own at boot, by the packages of that name.
+# Services that create swap at boot, from packages with the same names.
 SWAP_SERVICES = (
     "dphys-swapfile.service",
     "swapspace.service",
@@ -28,7 +28,7 @@ _FIELD = re.compile(r"[^ \t\r\n]+")
 
 @dataclass(frozen=True)
 class ActiveSwap:
-    """One line of /proc/swaps. Sizes in KiB."""
+    """One line of /proc/swaps. Sizes are in KiB."""
 
     name: str
     type: str
@@ -48,7 +48,7 @@ class ActiveSwap:
 
 @dataclass(frozen=True)
 class FstabSwap:
-    """A line of fstab whose file system type is swap. ``line`` counts from 1, ``options`` may be missing."""
+    """A line of fstab with the file system type swap. ``line`` starts at 1; ``options`` may be None."""
 
     line: int
     text: str
@@ -59,7 +59,7 @@ class FstabSwap:
 
 
 def active_swaps(proc_swaps: str) -> list[ActiveSwap]:
-    """The swap areas in use, from the text of /proc/swaps. Raises DomainError for text of another kind."""
+    """Return the active swap areas from the text of /proc/swaps. Raise DomainError for other text."""
     found = []
     for line in proc_swaps.splitlines():
         fields = line.rsplit(None, 4)
@@ -74,7 +74,7 @@ def active_swaps(proc_swaps: str) -> list[ActiveSwap]:
 
 
 def fstab_swaps(fstab: str) -> list[FstabSwap]:
-    """The lines of fstab that turn swap on. A mount that merely has swap in its name or options is none."""
+    """Return the lines of fstab that enable swap; mounts with "swap" in their name or options are skipped."""
     found = []
     for number, line in enumerate(_lines(fstab), start=1):
         first = [field[0] for field in islice(_FIELD.finditer(line), 3)]
@@ -86,7 +86,7 @@ def fstab_swaps(fstab: str) -> list[FstabSwap]:
 
 
 def without_swap(fstab: str) -> str:
-    """The same fstab with its swap lines commented out and every other byte kept."""
+    """Return fstab with its swap lines commented out and all other bytes unchanged."""
     lines = _lines(fstab)
     for entry in fstab_swaps(fstab):
         lines[entry.line - 1] = "# " + lines[entry.line - 1]
@@ -94,10 +94,10 @@ def without_swap(fstab: str) -> str:
 
 
 def azure_swap(waagent: str) -> str | None:
-    """The swap file that Azure's agent makes at each boot, by its waagent.conf; None when it makes none.
+    """Return the swap file that Azure's agent creates at each boot according to waagent.conf, None if none.
 
-    It reads the file as azurelinuxagent/common/conf.py does: the last line with a key counts, a number sign ends a
-    value. Only a resource disk that it formats gets one (daemon/resourcedisk/default.py).
+    The agent (azurelinuxagent/common/conf.py) uses the last line with a key; a number sign ends a value. Only a
+    resource disk that it formats gets a swap file (daemon/resourcedisk/default.py).
     """
     values = {key: value for _line, key, value in _waagent_entries(waagent)}
     switches = [values.get(f"ResourceDisk.{name}", "").lower() for name in ("Format", "EnableSwap")]
@@ -106,7 +106,7 @@ def azure_swap(waagent: str) -> str | None:
 
 
 def without_azure_swap(waagent: str) -> str:
-    """The same waagent.conf with swap switched off and every other byte kept."""
+    """Return waagent.conf with swap disabled and all other bytes unchanged."""
     if azure_swap(waagent) is None:
         return waagent
     lines = _lines(waagent)
@@ -117,9 +117,9 @@ def without_azure_swap(waagent: str) -> str:
 
 
 def shortage_mib(swaps: Iterable[ActiveSwap], meminfo: str) -> int | None:
-    """How much memory is missing to take back what lies in swap, in MiB; None when it fits or can't be known.
+    """Return the missing memory for disabling swap, in MiB; None if it suffices or is unknown.
 
-    Swap on zram already lies in memory and is left out.
+    Swap on zram is already in memory and not counted.
     """
     available = _available_kib(meminfo)
     if available is None:
@@ -130,23 +130,23 @@ def shortage_mib(swaps: Iterable[ActiveSwap], meminfo: str) -> int | None:
 
 
 def available_mib(meminfo: str) -> int | None:
-    """Memory that programs could still get, from the text of /proc/meminfo; None where it doesn't tell."""
+    """Return the memory available to programs from the text of /proc/meminfo, in MiB; None if unknown."""
     available = _available_kib(meminfo)
     return None if available is None else available // 1024
 
 
 def made_from_fstab(unit: str) -> bool:
-    """Whether systemd made this unit file from fstab, and will not make it again once the line is gone."""
+    """Return whether systemd created the unit from fstab; without the line it is not created again."""
     return bool(re.search(r"^SourcePath=.*/fstab\s*$", unit, re.MULTILINE))
 
 
 def made_from_partition_table(unit: str) -> bool:
-    """Whether systemd made this unit file because a partition of the system's disk has the type of swap."""
+    """Return whether systemd created the unit because of a partition of type swap on the system disk."""
     return bool(re.search(r"^# Automatically generated by systemd-gpt-auto-generator", unit, re.MULTILINE))
 
 
 def zram_swap_units(configuration: str) -> list[str]:
-    """The swap units that zram-generator makes from its configuration; devices that are mounted are no swap."""
+    """Return the swap units of zram-generator's configuration; mounted devices are not swap."""
     units = []
     sections = re.split(r"^[ \t]*\[([^\]\n]*)\][ \t]*$", configuration, flags=re.MULTILINE)
     for name, body in zip(sections[1::2], sections[2::2]):
@@ -169,7 +169,7 @@ def _waagent_entries(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _lines(text: str) -> list[str]:
-    # Only \n ends a line of fstab; splitlines() knows many more.
+    # Only \n ends a line of fstab; splitlines() also splits at other characters.
     return [line for line in _LINE_END.split(text) if line]
 
 

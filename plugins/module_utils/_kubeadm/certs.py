@@ -1,9 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads when a control plane's certificates expire: C(kubeadm certs check-expiration), JSON since 1.30, a table before.
+"""Read the expiry dates of a control plane's certificates from ``kubeadm certs check-expiration``.
 
-Form: kubernetes cmd/kubeadm/app/cmd/certs.go, and cmd/kubeadm/app/cmd/alpha/certs.go before 1.20.
+kubeadm prints JSON since 1.30, before that a table. Source: kubernetes cmd/kubeadm/app/cmd/certs.go (alpha/certs.go
+before 1.20).
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _MISSING = re.compile(r"\s*!MISSING! +([\w.-]+)\s*")
 _NAME = re.compile(r"[\w.-]+")
 _DATE = re.compile(r"([A-Z][a-z]{2}) (\d{2}), (\d{4}) (\d{2}):(\d{2}) UTC", re.ASCII)
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-# ShortHumanDuration of k8s.io/apimachinery: one whole number of its largest unit, rounded down. HumanDuration, which
-# kubeadm took instead by 1.32, adds the next unit where the first number is small.
+# ShortHumanDuration of k8s.io/apimachinery prints a whole number of the largest unit, rounded down. kubeadm 1.32 and
+# later use HumanDuration, which adds the next smaller unit if the first number is small.
 _RESIDUAL = re.compile(
     r"(?:(?P<years>\d{1,6})y)?(?:(?P<days>\d{1,6})d)?(?:(?P<hours>\d{1,6})h)?(?:\d{1,6}m)?(?:\d{1,6}s)?(?<=[smhdy])"
     r"|<invalid>",
@@ -37,9 +38,10 @@ _YES_NO = {"yes": True, "true": True, "no": False, "false": False}
 
 @dataclass(frozen=True)
 class Certificate:
-    """``expires`` in UTC, ``days_left`` in whole days (below 0: expired); both None where it is ``missing``.
+    """A certificate or CA with its expiry.
 
-    ``ca`` names the CA that signed it, None where kubeadm doesn't tell (1.15 to 1.19 in part) and for a CA.
+    ``expires`` is in UTC, ``days_left`` in whole days (negative if expired); both are None if ``missing``. ``ca`` names
+    the signing CA; it is None for a CA, and if kubeadm does not print it (parts of 1.15 to 1.19).
     """
 
     name: str
@@ -52,14 +54,14 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Expiration:
-    """Certificates and CAs in kubeadm's order."""
+    """Certificates and CAs, in kubeadm's order."""
 
     certificates: tuple[Certificate, ...]
     authorities: tuple[Certificate, ...]
 
 
 def check_expiration(kubeconfig: str) -> list[list[str]]:
-    """What to run for it: the first that this kubeadm knows."""
+    """Return the commands to try in order; older versions of kubeadm do not know the first ones."""
     options = ["--kubeconfig", kubeconfig]
     alpha = ["alpha", "certs", "check-expiration"]
     known = [["certs", "check-expiration", "-o", "json", *options], ["certs", "check-expiration", *options]]
@@ -67,10 +69,10 @@ def check_expiration(kubeconfig: str) -> list[list[str]]:
 
 
 def expiration(text: str, now: datetime) -> Expiration:
-    """What C(kubeadm certs check-expiration) says, with C(-o json) or without.
+    """Parse the output of ``kubeadm certs check-expiration``, with or without ``-o json``.
 
-    Where kubeadm's table counts in whole years only the days are those from ``now`` on. Raises KubeadmTextError, also
-    for an output that was cut off.
+    If kubeadm prints only whole years, the days are counted from ``now``. Raise KubeadmTextError for unreadable or
+    truncated output.
     """
     text = plain(text)
     try:
@@ -148,7 +150,7 @@ def _row(known: Columns, line: str, now: datetime) -> Certificate:
     expires = _date(cells["EXPIRES"])
     if expires is None:
         raise unreadable(_WHAT, "a row holds no date", line)
-    # In the table of the CAs this is the name.
+    # The column of this name in the table of CAs holds the CA's own name.
     ca = cells.get("CERTIFICATE AUTHORITY", "") if known.names[0] == "CERTIFICATE" else ""
     managed = None if external is None else _YES_NO[external]
     return Certificate(name, expires, _days(residual, expires, now), ca or None, managed, False)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cluster was made with, as its own API tells it to a control plane."""
+"""Read the settings of an existing cluster from its API, on a control plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import init_decision
 from .init_evidence import gather, servers
 from .probe import Api, ApiRefusedError, ApiSilentError
 
-# By name of the text: ConfigMap and key. The first three are kubeadm's, the last one is flannel's.
+# ConfigMap (namespace, name) and key of each configuration. The first three are kubeadm's, the last is flannel's.
 _TEXTS = {
     "ClusterConfiguration": ("kube-system", "kubeadm-config", "ClusterConfiguration"),
     "KubeletConfiguration": ("kube-system", "kubelet-config", "kubelet"),
@@ -26,9 +26,10 @@ _OURS = "gpulab.io/configuration"
 
 
 def read(module: Any, root: str, patience: float) -> dict[str, Any]:
-    """C(action), C(reason), C(advice) and C(api) as kubeadm_init decides, then what the API tells.
+    """Return the decision of kubeadm_init and the settings that the API returns.
 
-    ``patience``: how long (seconds) an API server that should be there is waited for.
+    The decision is ``action``, ``reason``, ``advice`` and ``api``. ``patience`` is how long to wait for an expected API
+    server, in seconds.
     """
     found = gather(module, root, patience)
     verdict = init_decision.decide(found)
@@ -63,7 +64,7 @@ def _questions(api: Api) -> dict[str, Any]:
 
 
 def _gpus_twice(api: Api) -> dict[str, Any]:
-    """C(nodes) that offer their GPUs by DRA and would do so by a device plugin, and the C(classes); empty for none."""
+    """Return ``nodes`` whose GPUs DRA and a device plugin would both offer, and DRA's ``classes``; empty if none."""
     gpus = dra.gpus_by_node(api.get(dra.SLICES).items())
     nodes = dra.nodes_offered_twice(gpus, api.get("/api/v1/nodes").items()) if gpus else []
     return {"nodes": nodes, "classes": dra.device_classes(api.get(dra.CLASSES).items())} if nodes else {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pulls the images of a control plane that the host does not have yet, one by one."""
+"""Pull the missing images of a control plane, one by one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from .._command import CommandError, CommandNotFoundError
 from .run import Kubeadm
 
-# As often as kubeadm itself tries.
+# The number of attempts that kubeadm itself makes.
 _ATTEMPTS = 5
 
 
 @dataclass
 class Outcome:
-    """``known``: whether the images could be asked for; before kubeadm is installed, check mode can't."""
+    """Result of pulling images. ``known`` is False if they can't be listed yet (check mode without kubeadm)."""
 
     changed: bool = True
     known: bool = True
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class KubeadmImages:
-    """``module`` is an AnsibleModule; ``pause`` is the time between two attempts, in seconds."""
+    """Pulls images with crictl. ``module`` is an AnsibleModule; ``pause`` is between two attempts, in seconds."""
 
     def __init__(self, module: Any, executable: str, timeout: float, root: str, pause: float = 2) -> None:
         self._module = module
@@ -36,7 +36,7 @@ class KubeadmImages:
         self._pause = pause
 
     def apply(self, config: str) -> Outcome:
-        """Raises CommandError with what the runtime says of an image."""
+        """Pull the missing images; raise CommandError with the message of the container runtime."""
         try:
             images = self._kubeadm.images(config)
             missing = [image for image in images if not self._has(image)]
@@ -50,7 +50,7 @@ class KubeadmImages:
         return Outcome(bool(missing), True, images, missing)
 
     def _has(self, image: str) -> bool:
-        # It ends with 1 for an image that is not there, and when the runtime does not answer: then the pull says why.
+        # crictl also exits with 1 if the runtime does not answer; the pull then reports the cause.
         return self._kubeadm.runner.run(["crictl", "inspecti", "--quiet", image]).rc == 0
 
     def _pull(self, image: str, before: Sequence[str]) -> None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the cluster of this control plane has to say through kubeadm: its join tokens, its certificates."""
+"""Read the join tokens and certificates of this control plane's cluster with kubeadm."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .tokens import Token, list_tokens, tokens
 
 
 def token_info(kubeadm: Kubeadm, kubeconfig: str) -> dict[str, Any]:
-    """The tokens that kubeadm_info returns, without any secret. Raises DomainError."""
+    """Return the tokens for kubeadm_info, without secrets. Raise DomainError."""
     text = kubeadm.run_known(list_tokens(kubeconfig), "listing the join tokens")
     now = datetime.now(timezone.utc)
     return {"tokens": [_token(token, now) for token in tokens(text)]}
 
 
 def certs_info(kubeadm: Kubeadm, kubeconfig: str) -> dict[str, Any]:
-    """The certificates that kubeadm_info returns. Raises DomainError."""
+    """Return the certificates for kubeadm_info. Raise DomainError."""
     text = kubeadm.run_known(check_expiration(kubeconfig), "checking when the certificates expire")
     found = expiration(text, datetime.now(timezone.utc))
     return {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Brings a first control plane about: initialises, finishes or leaves alone, as the evidence says."""
+"""Initialize the first control plane, resume an interrupted init, or leave a finished one unchanged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Outcome:
 
 
 class KubeadmInit:
-    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+    """Runs ``kubeadm init``. ``module`` is an AnsibleModule, ``root`` the root directory."""
 
     def __init__(
         self, module: Any, executable: str, timeout: float, patience: float, root: str, ending: float = 60
@@ -48,7 +48,7 @@ class KubeadmInit:
         self._record = under(root, RECORD)
 
     def apply(self, config: str, ignored: Sequence[str]) -> Outcome:
-        """Raises DomainError where only a person can decide, and with what kubeadm complains about."""
+        """Initialize the control plane. Raise DomainError if kubeadm fails or only a person can decide."""
         if not self._module.check_mode:
             self._kubeadm.wait_for_others()
         found = gather(self._module, self._root, self._patience)
@@ -63,7 +63,7 @@ class KubeadmInit:
         if self._module.check_mode:
             return outcome
         if finished:
-            # Left by a run that was killed after kubeadm had come to its end.
+            # Left by a run that was killed after kubeadm had finished.
             self._record.unlink(missing_ok=True)
             return outcome
         self._kubeadm.validate(config)
@@ -78,9 +78,9 @@ class KubeadmInit:
         return outcome
 
     def _own_traces(self, config: str) -> list[str]:
-        """Preflight checks that fail for what this init has done already.
+        """Return the preflight checks that fail because of what this init has already created.
 
-        All of them at once would be a mistake: kubeadm takes no V(all) beside checks that its configuration names.
+        They are listed one by one because kubeadm rejects ``all`` together with checks named in its configuration.
         """
         ports = [_port(config), "2379", "2380", "10250", "10257", "10259"]
         files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
@@ -88,7 +88,7 @@ class KubeadmInit:
         return [*files, *(f"Port-{number}" for number in ports), f"DirAvailable-{data}"]
 
     def _begin(self, bare: bool) -> None:
-        """Note that an init begins, and what its owner put here before it."""
+        """Record that an init begins, and which files were in /etc/kubernetes before it."""
         if self._record.exists():
             return
         files = sorted(path for path in self._etc.rglob("*") if path.is_file()) if bare else []
@@ -103,7 +103,7 @@ class KubeadmInit:
         outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
         named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
         socket = ["--cri-socket", named[1]] if named else []
-        # Its containers may outlive kubeadm's reset, and then etcd would still write to what is moved below.
+        # Containers may survive ``kubeadm reset``, and etcd would then still write to the data that is moved below.
         leftovers.clear(
             lambda: self._kubeadm.run(
                 ["reset", "phase", "cleanup-node", *socket], "cleaning up an init that never finished"
@@ -121,12 +121,12 @@ class KubeadmInit:
         return under(self._root, named[1] if named else "/var/lib/etcd")
 
     def _restore(self) -> None:
-        """Put back what lay in /etc/kubernetes before the first init: a CA, or static pods, of the owner."""
+        """Restore the files that were in /etc/kubernetes before the first init, such as a user's CA or static pods."""
         before, began = [], ""
         with contextlib.suppress(ValueError, KeyError, TypeError):
             record = json.loads(read_text(self._record) or "")
             before, began = [str(name) for name in record["before"]], str(record["began"])
-        # An earlier attempt at clearing away may have been interrupted after it had moved them.
+        # An earlier cleanup may have been interrupted after it moved them.
         places = [path for path in under(self._root, ASIDE).parent.glob("aside-*") if path.name >= f"aside-{began}"]
         for name in before:
             for place in sorted(places, reverse=True):

@@ -1,19 +1,19 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides from evidence what C(kubeadm init) may do on a host. Pure: evidence in, verdict out.
+"""Decide from evidence what ``kubeadm init`` may do on a host. Pure functions.
 
-The line that is never crossed: once a cluster let others join (its cluster-info was published) or held
-workloads, it is never initialized again and never reset, however unhealthy it is.
+A cluster that others could join (its cluster-info was published) or that held workloads is never initialized again and
+never reset, however unhealthy it is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Answers of the API to the question whether this cluster ever came alive.
+# What the API showed about this cluster.
 UNASKED, SILENT, REFUSED, BARREN, ALIVE = "unasked", "silent", "refused", "barren", "alive"
-# What the files of etcd hold: nothing, writes of an API server but none of a finished init, those of one.
+# What the etcd data contain. Also BARREN (an API server's writes, no finished init) and ALIVE (a finished init).
 ABSENT, UNREADABLE = "absent", "unreadable"
 
 INIT, FINISHED, RESUME, CLEAN, REFUSE = "init", "finished", "resume", "clean", "refuse"
@@ -27,13 +27,13 @@ _ILL = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was found on a host.
+    """Evidence found on a host.
 
-    ``manifests`` names the static pods of kubeadm. ``kubelet_final``: kubelet.conf points to the kubelet's own
-    certificate, which kubeadm arranges near the end of init. ``kubelet_certificate``: the kubelet has one.
-    ``began``: this module began an init here that it has not seen the end of.
-    ``etcd``: C(absent), C(barren), C(alive), C(unreadable), or C(unasked) (there are data, and the API told enough).
-    ``complete``: the API holds workloads, so the addons were installed.
+    ``manifests`` names kubeadm's static pods. ``kubelet_final``: kubelet.conf refers to the kubelet's own certificate,
+    which kubeadm sets near the end of init. ``kubelet_certificate``: the kubelet has a certificate. ``began``: this
+    module began an init that it has not seen finish. ``etcd``: ``absent``, ``barren``, ``alive``, ``unreadable``, or
+    ``unasked`` (there are data, but the API's answer was sufficient). ``complete``: the API lists workloads, so the
+    addons were installed.
     """
 
     admin_conf: bool = False
@@ -52,13 +52,13 @@ class Evidence:
 
     @property
     def control_plane(self) -> bool:
-        """Whether there is anything of a control plane, other than a CA that was put here beforehand."""
+        """Return whether any part of a control plane exists, other than a CA that was provided beforehand."""
         return bool(self.manifests or self.etcd != ABSENT or self.began or (self.ca_key and self.admin_conf))
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``action``: C(init), C(finished), C(resume), C(clean) (then init), C(refuse). ``reason`` says why, in words."""
+    """``action`` is ``init``, ``finished``, ``resume``, ``clean`` (then init) or ``refuse``; ``reason`` explains it."""
 
     action: str
     reason: str
@@ -66,7 +66,7 @@ class Verdict:
 
 
 def decide(found: Evidence) -> Verdict:
-    """The decision table; kubeadm_init documents it."""
+    """Apply the decision table that kubeadm_init documents."""
     if not found.control_plane:
         return _without_control_plane(found)
     if found.api == ALIVE:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gathers the evidence that decides about C(kubeadm init). Reads only; gives up no question without an answer."""
+"""Collect the evidence for the decision about ``kubeadm init``. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _KUBERNETES = "/etc/kubernetes"
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 _WORKLOADS = ("/apis/apps/v1/daemonsets", "/apis/apps/v1/deployments")
 
-# Keys as the API server writes them; etcd keeps them as they are in its database and its log. Every cluster that
-# others can join has the first one (kubeadm's phase bootstrap-token); the addons follow it.
+# Keys that the API server writes; etcd stores them unencoded in its database and log. Every cluster that others can
+# join has the first one (kubeadm's phase bootstrap-token); the addons are written later.
 _ALIVE = (
     b"/configmaps/kube-public/cluster-info",
     b"/registry/daemonsets/",
@@ -39,7 +39,7 @@ _WRITTEN = b"/registry/"
 
 
 def gather(module: Any, root: str, patience: float) -> state.Evidence:
-    """``patience``: how long (seconds) an API server that should be there is waited for."""
+    """Return the evidence; ``patience`` is how long to wait for an expected API server, in seconds."""
     pki = under(root, "/var/lib/kubelet/pki/kubelet-client-current.pem")
     directory = under(root, _KUBERNETES)
     manifests = tuple(name for name in COMPONENTS if (directory / "manifests" / f"{name}.yaml").exists())
@@ -59,14 +59,14 @@ def gather(module: Any, root: str, patience: float) -> state.Evidence:
     )
     if not found.control_plane:
         return found
-    # A manifest that was taken away for a moment, to restart the API server, comes back.
+    # A manifest may be missing for a moment while the API server is restarted.
     expected = "kube-apiserver" in manifests or search_etcd(data) == state.ALIVE
     found = _wait_for_api(module, root, found, patience if expected else 0)
     return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data))
 
 
 def search_etcd(files: list[Path]) -> str:
-    """What the data of etcd hold: C(absent) (nothing an API server wrote), C(barren), C(alive), C(unreadable)."""
+    """Return ``absent`` (no data of an API server), ``barren``, ``alive`` or ``unreadable`` for the etcd files."""
     written = False
     for path in files:
         try:
@@ -84,7 +84,7 @@ def _etcd_files(root: str) -> list[Path]:
     named = re.search(r"--data-dir=([^\s\"']+)", manifest)
     member = under(root, named[1] if named else "/var/lib/etcd") / "member"
     files = [member / "snap/db", *sorted(member.glob("wal/*.wal"))]
-    # mmap has no empty files.
+    # mmap rejects empty files.
     return [path for path in files if path.is_file() and path.stat().st_size]
 
 
@@ -121,7 +121,7 @@ def _ask(module: Any, root: str, found: state.Evidence) -> state.Evidence:
 
 
 def servers(module: Any, root: str, answers: dict[str, str]) -> Iterator[Api]:
-    """The API as an administrator sees it, at the cluster's address and at that of this host."""
+    """Yield API clients with administrator credentials, for the cluster's address and this host's own."""
     local = _kubeconfig(root, "controller-manager.conf", answers)
     for name in ("admin.conf", "super-admin.conf"):
         config = _kubeconfig(root, name, answers)
@@ -138,7 +138,7 @@ def _kubeconfig(root: str, name: str, answers: dict[str, str]) -> Kubeconfig | N
     try:
         return read_kubeconfig(text) if text is not None else None
     except KubeconfigError as error:
-        # Cut off by an interruption, or by a full disk: it can't be used for any request.
+        # The file was truncated by an interruption or a full disk.
         answers[state.SILENT] = f"{_KUBERNETES}/{name} can't be used ({error})"
         return None
 
@@ -153,7 +153,7 @@ def _questions(api: Api, found: state.Evidence) -> state.Evidence:
 
 def _listed(api: Api, path: str, **query: str) -> list[Any]:
     answer = api.get(path, **query)
-    # Emptiness must be shown, not concluded from an answer that isn't one.
+    # Only a valid list shows that there are no objects.
     if answer.status != 200 or not isinstance(answer.body, dict):
         raise ApiSilentError(f"{api.server} gives no list at {path}")
     return answer.items()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes a host a node of a cluster, or tells that it is one already, or of which other one."""
+"""Join a host to a cluster, or report which cluster it already belongs to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .probe import Api, ApiRefusedError, ApiSilentError
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
-# What kubeadm join leaves when it is interrupted before the kubelet got its certificate.
+# Files that ``kubeadm join`` leaves if it is interrupted before the kubelet has its certificate.
 _LEFTOVERS = (
     "/etc/kubernetes/bootstrap-kubelet.conf",
     "/etc/kubernetes/pki/ca.crt",
@@ -31,7 +31,7 @@ _LEFTOVERS = (
 _IN_THE_WAY = _LEFTOVERS[:2]
 _CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key", "admin.conf")
 _USER = "system:node:"
-# A kubelet that has only just got its certificate registers its node in its own time.
+# A kubelet registers its node some time after it got its certificate.
 _REGISTRATION = 300.0
 
 
@@ -86,7 +86,7 @@ class Outcome:
 
 
 class KubeadmJoin:
-    """``module`` is an AnsibleModule, ``root`` stands for the root directory."""
+    """Runs ``kubeadm join``. ``module`` is an AnsibleModule, ``root`` the root directory."""
 
     def __init__(self, module: Any, executable: str, timeout: float, patience: float, root: str) -> None:
         self._module = module
@@ -116,7 +116,7 @@ class KubeadmJoin:
         if self._module.check_mode:
             return outcome
         if joined:
-            # It holds a token, and is not read any more.
+            # The file contains a token and is no longer needed.
             (self._etc / "bootstrap-kubelet.conf").unlink(missing_ok=True)
             return outcome
         configuration = wanted.configuration()
@@ -125,7 +125,7 @@ class KubeadmJoin:
             paths = [under(self._root, path) for path in _LEFTOVERS]
             outcome.moved_aside = move_aside(paths, self._root, aside)
         self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
-        # kubeadm ends when the kubelet has its certificate, with which it has yet to register its node.
+        # kubeadm exits when the kubelet has its certificate, before the node is registered.
         found = self._ask(self._gather())
         if found.api == state.DELETED:
             raise DomainError(

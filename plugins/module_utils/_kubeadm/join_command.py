@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Readers of what kubeadm prints: join commands since 1.9, certificate keys, errors.
+"""Parse kubeadm's output: join commands since 1.9, certificate keys, errors.
 
-Forms of the join command: kubernetes cmd/kubeadm/app/cmd/util/join.go and its history.
+Source of the join command: kubernetes cmd/kubeadm/app/cmd/util/join.go and its history.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HASH = re.compile(r"sha256:[0-9a-fA-F]{64}")
 _KEY = re.compile(r"[0-9a-fA-F]{64}")
 _COMMAND = re.compile(r"(?<![\w.-])kubeadm[ \t\xa0]+join[ \t\xa0]+")
 _CONTINUED = re.compile(r"\\[ \t]*\n")
-# Prose names other flags, such as --help.
+# A command without these flags is part of a sentence, such as ``kubeadm join --help``.
 _TELLING = re.compile(r"--(?:token|discovery-|tls-bootstrap-token|certificate-key)")
 _CONTROL_PLANE = ("--control-plane", "--experimental-control-plane")
 _SKIP = "--discovery-token-unsafe-skip-ca-verification"
@@ -41,7 +41,7 @@ _SWITCHES = (
 
 @dataclass(frozen=True)
 class JoinCommand:
-    """What a C(kubeadm join) command line says. An IPv6 ``host`` has no brackets."""
+    """A parsed ``kubeadm join`` command line. An IPv6 ``host`` has no brackets."""
 
     host: str
     port: int
@@ -53,15 +53,15 @@ class JoinCommand:
 
 
 def is_ca_hash(text: str) -> bool:
-    """Whether this is the hash of a CA's public key, as kubeadm writes it."""
+    """Return whether the text is the hash of a CA's public key in kubeadm's form."""
     return bool(_HASH.fullmatch(text))
 
 
 def join_command(text: str, control_plane: bool = False) -> JoinCommand:
-    """The join command in the output of C(kubeadm token create --print-join-command) or C(kubeadm init).
+    """Return the join command in the output of ``kubeadm token create --print-join-command`` or ``kubeadm init``.
 
-    For a worker the command for workers is taken, or the one for control planes less what makes it one. Raises
-    KubeadmTextError when there is none, when it is not valid, and when two commands disagree.
+    If there is no command for workers, the control plane's command is used without its control plane flags. Raise
+    KubeadmTextError if there is no command, if it is not valid, or if two commands differ.
     """
     lines = _command_lines(_CONTINUED.sub(" ", plain(text)))
     if not lines:
@@ -80,7 +80,7 @@ def join_command(text: str, control_plane: bool = False) -> JoinCommand:
 
 
 def certificate_key(text: str) -> str:
-    """The key in the output of C(kubeadm init phase upload-certs --upload-certs), or of C(kubeadm init)."""
+    """Return the key in the output of ``kubeadm init phase upload-certs --upload-certs`` or ``kubeadm init``."""
     text = plain(text)
     keys = [line.strip() for line in text.split("\n") if _KEY.fullmatch(line.strip())]
     keys = keys or re.findall(r"--certificate-key[ \t]*[ =][ \t]*([0-9a-fA-F]{64})\b", text)
@@ -91,7 +91,7 @@ def certificate_key(text: str) -> str:
 
 
 def complaint(stdout: str, stderr: str) -> str:
-    """What kubeadm complains about: from its first error line on, without warnings and secrets."""
+    """Return kubeadm's error message from its first error line on, without warnings and secrets."""
     lines = [line for line in plain(stderr).split("\n") if not re.match(r"\s*[IW]\d{4} ", line)]
     for number, line in enumerate(lines):
         if re.match(r"error|.*\[ERROR |E\d{4} |.*error execution phase", line):
@@ -103,7 +103,7 @@ def complaint(stdout: str, stderr: str) -> str:
 
 
 def _command_lines(text: str) -> list[str]:
-    """What follows each C(kubeadm join) that is a command and not prose."""
+    """Return the arguments of each ``kubeadm join`` that is a command and not part of a sentence."""
     lines = []
     for line in text.split("\n"):
         starts = list(_COMMAND.finditer(line))
@@ -170,7 +170,7 @@ def _is_on(flags: dict[str, list[str]], name: str) -> bool:
 
 
 def _endpoint(positional: list[str]) -> tuple[str, int]:
-    """Host and port, the host empty when they are not valid."""
+    """Return host and port; the host is empty if they are not valid."""
     match = ENDPOINT.fullmatch(positional[0]) if len(positional) == 1 else None
     if not match or not 0 < int(match["port"]) < 65536:
         return "", 0

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Decides from evidence whether a host joins a cluster. Pure: evidence in, verdict out."""
+"""Decide from evidence whether a host joins a cluster. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-# What the API said about this host's node.
+# What the API returned about this host's node.
 UNASKED, KNOWN, DELETED, REFUSED, SILENT = "unasked", "known", "deleted", "refused", "silent"
 
 JOIN, JOINED, CLEAN, REFUSE = "join", "joined", "clean", "refuse"
@@ -21,7 +21,7 @@ _RESET = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """``leftovers``: files of an interrupted join that kubeadm would stumble over. ``node``: the name it joined by."""
+    """Evidence. ``leftovers`` are files of an interrupted join that make kubeadm fail, ``node`` the registered name."""
 
     kubelet_conf: bool = False
     bootstrap_conf: bool = False
@@ -36,7 +36,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``action``: C(join), C(joined), C(clean) (what an interrupted join left, then join), C(refuse)."""
+    """``action`` is ``join``, ``joined``, ``clean`` (remove leftovers, then join) or ``refuse``."""
 
     action: str
     reason: str
@@ -45,13 +45,13 @@ class Verdict:
 
 
 def belongs_elsewhere(found: Evidence, ca_cert_hashes: Sequence[str]) -> bool:
-    """Whether this host is in a cluster whose CA is not the wanted one."""
+    """Return whether this host is in a cluster with another CA than the wanted one."""
     wanted = {value.lower() for value in ca_cert_hashes}
     return bool(wanted and found.ca_cert_hashes and not wanted & set(found.ca_cert_hashes))
 
 
 def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
-    """The decision table; kubeadm_join documents it."""
+    """Apply the decision table that kubeadm_join documents."""
     if found.kubelet_conf:
         return _member(found, ca_cert_hashes)
     if found.control_plane:

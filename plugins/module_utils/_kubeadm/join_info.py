@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What another host needs to join the cluster of this control plane."""
+"""Collect what another host needs to join this control plane's cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .x509 import certificates, public_key_hash
 
 @dataclass(frozen=True)
 class Wanted:
-    """``life`` is how long (seconds) a token must still be valid to be used again; ``ttl`` is one of Go's durations."""
+    """Settings of the token; it is reused if it is valid for ``life`` seconds more. ``ttl`` is a Go duration."""
 
     ttl: str
     reuse: bool
@@ -32,7 +32,7 @@ class Wanted:
 
 
 class JoinInfo:
-    """``module`` is an AnsibleModule; ``kubeconfig`` belongs to an administrator of the cluster."""
+    """Reads or creates join data. ``module`` is an AnsibleModule; ``kubeconfig`` belongs to a cluster administrator."""
 
     def __init__(self, module: Any, executable: str, kubeconfig: str, timeout: float) -> None:
         self._kubeadm = Kubeadm(module, executable, timeout)
@@ -41,7 +41,7 @@ class JoinInfo:
         self._check: bool = module.check_mode
 
     def facts(self, wanted: Wanted) -> dict[str, Any]:
-        """The module's result. Raises DomainError."""
+        """Return the module's result. Raise DomainError."""
         known, authority = self._known()
         token = self._usable(wanted.life) if known and wanted.reuse else None
         if self._check:
@@ -53,7 +53,7 @@ class JoinInfo:
         return _facts(command, authority, self._made(command.token), wanted, changed=True, key=key)
 
     def _known(self) -> tuple[JoinCommand | None, str | None]:
-        """Endpoint and CA as the kubeconfig has them; None on a host that is not a control plane (yet)."""
+        """Return endpoint and CA of the kubeconfig; None if the host is not a control plane yet."""
         text = read_text(Path(self._kubeconfig))
         if text is None:
             return None, None
@@ -84,7 +84,7 @@ class JoinInfo:
         return max(usable, key=lambda token: (token.expires or latest, token.token), default=None)
 
     def _made(self, token: str) -> Token | None:
-        """What the cluster knows about a token that was just made; None, with a warning, where it can't be asked."""
+        """Return the cluster's data about a new token; warn and return None if they can't be read."""
         try:
             return next((found for found in self._tokens() if found.token == token), None)
         except DomainError as error:
@@ -94,7 +94,7 @@ class JoinInfo:
     def _create(self, wanted: Wanted) -> JoinCommand:
         arguments = ["token", "create", "--ttl", wanted.ttl, "--print-join-command"]
         arguments += ["--description", wanted.description] if wanted.description else []
-        # The certificate key is a secret and stays out of argv, so this is the command for a worker.
+        # The certificate key is a secret and must not be in argv, so this prints a worker's command.
         return join_command(self._run(arguments, "creating a join token"))
 
     def _upload_certificates(self) -> str:

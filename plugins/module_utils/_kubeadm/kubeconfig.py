@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads kubeconfig files on hosts without PyYAML, as kubeadm, kubelet, kubectl and people write them, or JSON."""
+"""Read kubeconfig files, in YAML or JSON, on hosts without PyYAML."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from typing import Any
 from .._errors import DomainError
 from .yaml_block import read_yaml
 
-# Parsers of URLs disagree about user names, backslashes and other characters, and each could mean another host.
+# URL parsers disagree about user names, backslashes and other characters; each could lead to another host.
 _ADDRESS = re.compile(r"[a-z]{1,10}://[A-Za-z0-9.:\[\]-]+/?")
 _SERVER = re.compile(
     r"https://(?:(?P<name>[a-z0-9_][a-z0-9_.-]*)|\[(?P<ip>[0-9a-f:.]+)\])(?::(?P<port>[0-9]{1,5}))?(?:/[a-z0-9_.~/-]*)?",
     re.IGNORECASE,
 )
-# The extension of a cluster that is reached through a tunnel. Kubernetes' programs ignore extensions of others.
+# Extension of a cluster that is reached through a tunnel. Kubernetes' programs ignore unknown extensions.
 ORIGINAL_SERVER = "gpulab.io/server"
 _NAME = re.compile(r"[A-Za-z0-9_.:-]+")
 _UNSAFE_CLUSTER = ("certificate-authority", "insecure-skip-tls-verify", "proxy-url")
@@ -33,12 +33,12 @@ _UNSAFE_USER = ("exec", "auth-provider", "tokenFile", "client-certificate", "cli
 
 
 class KubeconfigError(DomainError):
-    """The text is no kubeconfig that can be used."""
+    """The text is not a usable kubeconfig."""
 
 
 @dataclass(frozen=True)
 class Kubeconfig:
-    """The cluster and the user of the current context. Certificates are PEM texts, files are named by path."""
+    """Cluster and user of the current context. Certificates are PEM texts, files are given by path."""
 
     server: str
     host: str
@@ -52,11 +52,11 @@ class Kubeconfig:
     token: str | None = None
     tls_server_name: str | None = None
     original_server: str | None = None
-    # Names of settings of this cluster and this user that run programs, read files, or weaken TLS.
+    # Names of settings of this cluster and user that run programs, read files or weaken TLS.
     unsafe: tuple[str, ...] = ()
 
     def authority(self, root: str = "/") -> str | None:
-        """The PEM text of the CA, wherever it lies; None when there is none."""
+        """Return the PEM text of the CA, from the kubeconfig or its file; None if there is none."""
         if self.ca or not self.ca_file:
             return self.ca
         try:
@@ -66,9 +66,10 @@ class Kubeconfig:
 
 
 def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any] = read_yaml) -> Kubeconfig:
-    """Return the named context, or the current one. ``load`` reads YAML, and raises ValueError for anything else.
+    """Return the named or the current context.
 
-    Raises KubeconfigError for anything that does not name one server.
+    ``load`` parses YAML and raises ValueError for invalid text. Raise KubeconfigError if there is not exactly one
+    server.
     """
     try:
         data = _loaded_json(text) or load(text)
@@ -113,19 +114,19 @@ def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any
 
 
 def _loaded_json(text: str) -> Any:
-    """What the text means as JSON, None if it is not JSON."""
+    """Return the parsed JSON, None if the text is not JSON."""
     with contextlib.suppress(ValueError):
         return json.loads(text) if text.lstrip().startswith("{") else None
     return None
 
 
 def _shown(server: str) -> str:
-    """An address that holds neither a password nor what belongs elsewhere in the file, empty for another."""
+    """Return the address for a message, empty if it could contain a password or text from elsewhere in the file."""
     return f" {server[:200]!r}" if _ADDRESS.fullmatch(server) else ""
 
 
 def endpoint(server: str) -> tuple[str, int]:
-    """Host and port of V(https://host:port); an IPv6 address comes without its brackets."""
+    """Return host and port of ``https://host:port``; an IPv6 address without brackets."""
     match = _SERVER.fullmatch(server)
     if match and 0 < int(match["port"] or 443) < 65536:
         with contextlib.suppress(ValueError):
@@ -135,7 +136,7 @@ def endpoint(server: str) -> tuple[str, int]:
 
 
 def host_port(host: str, port: int) -> str:
-    """Host and port as in a URL: an IPv6 address is in brackets."""
+    """Return host and port for a URL; an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -146,7 +147,7 @@ def _entries(data: Any, plural: str) -> list[dict[str, Any]]:
 
 def _named(data: Any, plural: str, singular: str, name: str | None) -> dict[str, Any]:
     entries = _entries(data, plural)
-    # Files made by hand may have no current context; with one entry there is no doubt.
+    # Files written by hand may have no current context; a single entry is unambiguous.
     chosen = [entry for entry in entries if entry.get("name") == name] or (entries if len(entries) == 1 else [])
     value = chosen[0].get(singular) if chosen else None
     return value if isinstance(value, dict) else {}
@@ -158,7 +159,7 @@ def _text(data: Any, key: str) -> str | None:
 
 
 def _original_server(cluster: dict[str, Any]) -> str | None:
-    """The server at the end of the tunnel, if ``server`` is one."""
+    """Return the original server if ``server`` is the address of a tunnel."""
     named = [each.get("extension") for each in _entries(cluster, "extensions") if each.get("name") == ORIGINAL_SERVER]
     server = _text(named[0], "server") if named else None
     try:
@@ -172,7 +173,7 @@ def _decoded(data: dict[str, Any], key: str) -> str | None:
     if value is None:
         return None
     try:
-        # It may be written over several lines.
+        # Base64 text may span several lines.
         return base64.b64decode("".join(value.split()), validate=True).decode("utf-8", "replace")
     except (binascii.Error, ValueError) as error:
         raise KubeconfigError(f"Error while reading a kubeconfig: {key} is not valid base64") from error

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lease by which runs that change a cluster keep out of each other's way: coordination.k8s.io/v1, Lease."""
+"""The lease that keeps runs from changing a cluster simultaneously (coordination.k8s.io/v1, Lease)."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .probe import Api, ApiConflictError
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 NAME = "gpulab-kubernetes"
 _PURPOSE = "gpulab.io/purpose"
-# What a user, a host, a job template and a run may be called.
+# Characters allowed in the names of users, hosts, job templates and runs.
 _SAFE = re.compile(r"[\w .,:/@'()+-]{1,200}")
 _LONGEST = 200
 _FRACTION = re.compile(r"\.(\d+)")
 
 
 class LeaseHeldError(DomainError):
-    """Somebody else holds the lease."""
+    """Another run holds the lease."""
 
 
 @dataclass(frozen=True)
 class Lease:
-    """Who holds it, for what, since when, and until when unless it is renewed."""
+    """Holder and purpose of the lease, when it was taken, and when it expires unless it is renewed."""
 
     holder: str
     purpose: str
@@ -40,7 +40,7 @@ class Lease:
 
 
 def read(body: Mapping[str, Any]) -> Lease | None:
-    """The lease in an answer of the API; None if nobody holds it, or nobody can be said to."""
+    """Return the lease from an API object; None if no one holds it or the object is not valid."""
     spec, metadata = body.get("spec"), body.get("metadata")
     if not isinstance(spec, Mapping) or not isinstance(metadata, Mapping) or not spec.get("holderIdentity"):
         return None
@@ -58,12 +58,12 @@ def read(body: Mapping[str, Any]) -> Lease | None:
 
 
 def may_take(lease: Lease | None, me: str, broken: str, now: datetime) -> bool:
-    """Whether the lease is free, one's own, over, or that of the holder who is named as gone."""
+    """Return whether the lease is free, expired, or held by ``me`` or by the run that the user declared ``broken``."""
     return lease is None or lease.holder in (me, broken) or lease.until <= now
 
 
 def refusal(lease: Lease) -> str:
-    # Ansible evaluates what comes with -e, so nothing of it may be an expression.
+    # Ansible evaluates values given with -e, so the holder must not contain an expression.
     if _SAFE.fullmatch(lease.holder):
         broken = json.dumps({"cluster_lease_break": lease.holder}, ensure_ascii=False)
         remedy = f"run this again with -e {shlex.quote(broken)}"
@@ -78,22 +78,22 @@ def refusal(lease: Lease) -> str:
 
 
 class Holder:
-    """Takes, renews and releases the lease as ``me``."""
+    """Takes, renews and releases the lease in the name of ``me``."""
 
     def __init__(self, api: Api, me: str) -> None:
         self._api = api
         self._me = me
 
     def hold(self, purpose: str, duration: int, broken: str, now: datetime) -> Lease | None:
-        """Take or renew it, and return whose it was before. Raises LeaseHeldError."""
+        """Take or renew the lease and return the previous one. Raise LeaseHeldError."""
         try:
             return self._take(purpose, duration, broken, now)
         except ApiConflictError:
-            # Somebody was quicker, and is seen on the second look.
+            # Another run was faster; reading again shows its lease.
             return self._take(purpose, duration, broken, now)
 
     def release(self) -> bool:
-        """Release it if it is one's own; whether it was."""
+        """Release the lease if ``me`` holds it; return whether it did."""
         answer = self._api.get(f"{_LEASES}/{NAME}")
         there = read(answer.body) if answer.status == 200 and isinstance(answer.body, dict) else None
         if not there or there.holder != self._me:
@@ -144,7 +144,7 @@ class Holder:
 
 def _time(text: Any) -> datetime | None:
     try:
-        # Python before 3.11 reads neither Z nor fractions of other lengths than 3 and 6.
+        # Before 3.11, Python accepts neither Z nor fractions other than 3 or 6 digits.
         six_digits = _FRACTION.sub(lambda found: f".{found[1]:0<6.6}", str(text)).replace("Z", "+00:00")
         return datetime.fromisoformat(six_digits).astimezone(timezone.utc)
     except (ValueError, OverflowError):

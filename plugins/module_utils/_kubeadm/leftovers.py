@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What still runs of a control plane whose containers kubeadm reset was to remove: it ends with 0 when they stay."""
+"""Find the control plane's containers that survive ``kubeadm reset``, which exits with 0 in that case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTERVAL = 1.0
 
 
 def still_there(runner: Runner, root: str, port: str) -> list[str]:
-    """The static pods' containers and the ports that they listen at, in words. ``port`` is the API server's."""
+    """Return descriptions of the static pods' running containers and their ports. ``port`` is the API server's."""
     found = [f"container {name}" for name in _containers(runner)]
     for one in listeners(root, [f"{port}/tcp", *_PORTS]):
         found.append(f"port {one['port']} ({one['process'] or 'unknown program'}, process {one['pid']})")
@@ -27,7 +27,7 @@ def still_there(runner: Runner, root: str, port: str) -> list[str]:
 
 
 def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patience: float) -> None:
-    """Clean up, and wait until nothing is left; clean up a second time if something stays. Raises DomainError.
+    """Clean up and wait until nothing is left; clean up a second time if something remains. Raise DomainError.
 
     ``patience`` is how long to wait each time, in seconds.
     """
@@ -56,6 +56,6 @@ def _containers(runner: Runner) -> list[str]:
         entries = json.loads(result.stdout)["containers"] if result.rc == 0 else []
         names = [str(entry["metadata"]["name"]) for entry in entries or []]
     except (CommandError, ValueError, KeyError, TypeError):
-        # A runtime that does not answer says nothing about its containers; their ports do.
+        # The ports show running containers even if the runtime does not answer.
         return []
     return sorted({name for name in names if name in COMPONENTS})

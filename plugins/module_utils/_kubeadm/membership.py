@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster that a host belongs to, by what kubeadm left on it."""
+"""Find the cluster that a host belongs to from kubeadm's files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .kubeconfig import KubeconfigError, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
 _NODE = "system:node:"
-# Where kubeadm notes kubelet's container runtime: the host's own file first, then those of older releases.
+# Where kubeadm records the kubelet's container runtime; the host's own file first, then those of older releases.
 _RUNTIME = (
     ("/var/lib/kubelet/instance-config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
     ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
@@ -23,12 +23,12 @@ _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubele
 
 
 def membership(root: str) -> dict[str, Any]:
-    """Which cluster, and how far kubeadm came. ``ca_hashes`` as kubeadm join's, unknown texts are empty."""
+    """Return the host's cluster and kubeadm's progress; unknown texts are empty. ``ca_hashes`` have kubeadm's form."""
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
         (etc / name).exists() for name in ("admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml", "pki/ca.key")
     )
-    # Only kubeadm init writes these; it writes kubelet.conf long before it is done, kubeadm join when it is.
+    # Only ``kubeadm init`` writes these files. It writes kubelet.conf long before its end, ``kubeadm join`` at its end.
     control_plane = admin or api_server or ca_key
     complete = admin and api_server and under(root, "/var/lib/etcd/member").exists()
     begun = any(under(root, path).exists() for path in _TRACES_OF_KUBEADM)
@@ -46,7 +46,7 @@ def membership(root: str) -> dict[str, Any]:
 
 
 def _node_name(pem: str) -> str:
-    """The name under which the host's kubelet is known to its cluster."""
+    """Return the name under which the kubelet is registered in its cluster."""
     try:
         name = common_name(certificates(pem)[0]) if pem else None
     except CertificateError:

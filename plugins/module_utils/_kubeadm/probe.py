@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks an API server a few questions from a host, with nothing but Python's standard library."""
+"""Send requests to an API server from a host, using only Python's standard library."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _READY = "/readyz"
 
 
 class ApiSilentError(DomainError):
-    """There is no answer from that address, or not yet."""
+    """The address does not answer, or not yet."""
 
 
 class ApiBusyError(ApiSilentError):
-    """A server is there, but answers too late or not usefully: it is slow, overloaded, or has lost its etcd."""
+    """A server answers too late or with a server error: it is slow, overloaded, or has lost its etcd."""
 
 
 class ApiConflictError(DomainError):
-    """The object has changed, or has come into being, since it was read."""
+    """The object was changed or created since it was read."""
 
 
 class ApiRefusedError(DomainError):
-    """An API server answers, but refuses these credentials, or is not the expected one."""
+    """An API server refuses these credentials, or is not the expected server."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Answer:
 
 
 class Api:
-    """One API server, spoken to as the user of a kubeconfig.
+    """Client of an API server with the credentials of a kubeconfig.
 
-    ``server`` takes the place of the address in the kubeconfig; ``root`` stands for the root directory. With
-    ``read_only`` nothing is sent.
+    ``server`` replaces the address in the kubeconfig; ``root`` is the root directory. With ``read_only`` nothing is
+    changed.
     """
 
     def __init__(
@@ -77,12 +77,14 @@ class Api:
         self._context = _context(kubeconfig, tmpdir, root)
 
     def get(self, path: str, **query: str) -> Answer:
-        """GET with status 200 or 404; raises ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401,
-        403, TLS)."""
+        """Send a GET request and return the answer (status 200 or 404).
+
+        Raise ApiSilentError (ApiBusyError for 429 and 5xx) or ApiRefusedError (401, 403, TLS).
+        """
         return self._request("GET", path, None, query)
 
     def send(self, method: str, path: str, body: Any) -> None:
-        """Change something; raises also ApiConflictError when it has changed meanwhile (409)."""
+        """Send a change; also raise ApiConflictError if the object has changed meanwhile (409)."""
         if not self._read_only:
             self._request(method, path, body)
 
@@ -119,7 +121,7 @@ class Api:
         raise kinds.get(answer.status, ApiBusyError)(text)
 
     def _ready(self) -> bool:
-        """Whether the server has read who may do what. Until then it refuses what it would allow."""
+        """Return whether the server has loaded its authorization rules; until then it refuses permitted requests."""
         try:
             self._request("GET", _READY, None)
         except (ApiSilentError, ApiRefusedError):
@@ -131,7 +133,7 @@ class Api:
         try:
             connection.connect()
         except socket.timeout as error:
-            # Without a socket, no server has accepted the connection.
+            # Without a socket, no server accepted the connection.
             if connection.sock is None:
                 raise
             raise ApiBusyError(f"{connection.host}:{connection.port} does not answer: {_words(error)}") from error
@@ -141,10 +143,10 @@ def _context(kubeconfig: Kubeconfig, tmpdir: str, root: str) -> ssl.SSLContext:
     authority = kubeconfig.authority(root)
     try:
         context = ssl.create_default_context(cadata=authority) if authority else ssl.create_default_context()
-        # Python 3.13 asks for extensions that CAs made by older versions of kubeadm don't have.
+        # Python 3.13 requires extensions that CAs from older versions of kubeadm lack.
         context.verify_flags &= ~getattr(ssl, "VERIFY_X509_STRICT", 0)
         if kubeconfig.client_certificate and kubeconfig.client_key:
-            # Python takes a key from a file only.
+            # Python loads keys only from files.
             handle, path = tempfile.mkstemp(dir=tmpdir)
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs kubeadm with a private configuration file, one at a time, and tells what it said without its secrets."""
+"""Run kubeadm with a private configuration file, one process at a time; secrets in its output are masked."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .._files import under
 from .join_command import complaint
 from .text import mask
 
-# What cobra says of a command or a flag that came with a later version.
+# Messages of cobra about a command or flag that this version does not know.
 _UNKNOWN = re.compile(r"unknown (?:shorthand )?flag|unknown command|invalid subcommand")
-# Where a JoinConfiguration finds the kubeconfig of its discovery, while kubeadm join runs.
+# Path of the discovery kubeconfig in a JoinConfiguration while ``kubeadm join`` runs.
 DISCOVERY = "/run/gpulab/kubeadm-discovery.yaml"
-# kubeadm's own commands that change a host; another one at the same time would spoil both.
+# kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("init", "join", "reset", "upgrade")
 
 
 class Kubeadm:
-    """``executable`` is kubeadm by name or path, ``timeout`` limits each run in seconds."""
+    """Runs kubeadm. ``executable`` is a name or path, ``timeout`` limits each run in seconds."""
 
     def __init__(self, module: Any, executable: str, timeout: float, root: str = "/") -> None:
         self.runner = Runner(module, timeout=timeout)
@@ -37,7 +37,7 @@ class Kubeadm:
         self._root = root
 
     def run(self, arguments: Sequence[str], doing: str) -> str:
-        """stdout of kubeadm. Raises CommandError with its complaint; all texts are masked."""
+        """Return kubeadm's stdout. Raise CommandError with its error message; all texts are masked."""
         try:
             result = self.runner.run([self._executable, *arguments])
         except CommandTimeoutError as error:
@@ -49,7 +49,7 @@ class Kubeadm:
         return result.stdout
 
     def run_known(self, calls: Sequence[Sequence[str]], doing: str) -> str:
-        """As ``run`` with the first of these calls that this version of kubeadm knows."""
+        """Run the first of these calls that this version of kubeadm knows, as ``run`` does."""
         for call in calls[:-1]:
             try:
                 return self.run(call, doing)
@@ -59,12 +59,12 @@ class Kubeadm:
         return self.run(calls[-1], doing)
 
     def validate(self, config: str) -> None:
-        """Have kubeadm read a configuration strictly. Raises CommandError for an unknown field."""
+        """Validate a configuration strictly with kubeadm. Raise CommandError for an unknown field."""
         with _private_file(under(self._root, "/run/gpulab/kubeadm-validate.yaml"), config) as path:
             self.run(["config", "validate", "--config", str(path)], "checking the configuration for kubeadm")
 
     def images(self, config: str) -> list[str]:
-        """The images that an init with this configuration needs."""
+        """Return the images that an init with this configuration needs."""
         with _private_file(under(self._root, "/run/gpulab/kubeadm-images.yaml"), config) as path:
             listed = self.run(["config", "images", "list", "--config", str(path)], "listing the control plane's images")
         return [line.strip() for line in listed.splitlines() if line.strip()]
@@ -72,9 +72,9 @@ class Kubeadm:
     def run_with(
         self, command: str, config: str, ignored: Sequence[str], doing: str, discovery: str | None = None
     ) -> str:
-        """Run ``kubeadm init`` or ``join`` with a configuration that lies in a file of ours only meanwhile.
+        """Run ``kubeadm init`` or ``join`` with a temporary, private configuration file.
 
-        ``discovery`` is the text of the file DISCOVERY, which the configuration names.
+        ``discovery`` is the text of the file DISCOVERY, which the configuration refers to.
         """
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []
         with contextlib.ExitStack() as files:
@@ -84,7 +84,7 @@ class Kubeadm:
             return self.run([command, "--config", str(path), *flags], doing)
 
     def wait_for_others(self) -> None:
-        """Wait for a kubeadm that is still at work here, such as one whose controller was killed."""
+        """Wait for a running kubeadm, such as one whose controller was killed."""
         deadline = time.monotonic() + self._timeout
         while True:
             others = list(_others(self._executable))
@@ -99,7 +99,7 @@ class Kubeadm:
             time.sleep(1)
 
     def stop_kubelet(self) -> None:
-        """Stop the kubelet; a host without its unit has nothing to stop."""
+        """Stop the kubelet; do nothing if the host has no such unit."""
         result = self.runner.run(["systemctl", "stop", "kubelet"])
         if result.rc not in (0, 5):
             raise CommandError(f"Error while stopping the kubelet: {result.said}", **result.fields())
@@ -113,7 +113,7 @@ def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _private_file(path: Path, text: str) -> Iterator[Path]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        # One that was left by a killed run may have any mode.
+        # A file left by a killed run may have any mode.
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
@@ -134,7 +134,7 @@ def _others(executable: str) -> Iterator[tuple[int, str]]:
             continue
         with contextlib.suppress(OSError):
             words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")[:-1]
-            # A script stands behind its interpreter; a container of another cluster has processes of its own.
+            # A script appears after its interpreter. Other PID namespaces belong to containers of other clusters.
             found = [word for place, word in enumerate(words[1:3]) if Path(words[place]).name == name]
             if found and found[0] in _CHANGING and _link(f"{entry}/ns/pid") == namespace:
                 yield int(entry.name), " ".join(words)

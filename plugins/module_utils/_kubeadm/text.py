@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the readers of kubeadm's output share: plain text, masked secrets, JSON streams, tables, times."""
+"""Helpers for parsing kubeadm's output: plain text, masked secrets, JSON streams, tables, times."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SECRETS = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}|(?<!sha256:)(?<![0-9a-fA-F])[0
 _PIECES = re.compile(r"(?<=\.)[A-Za-z0-9]{8,}|(?=[A-Za-z]*[0-9])[A-Za-z0-9]{8,}|[a-z0-9]{16,}")
 _LONG_PIECES = re.compile(r"(?=[A-Za-z]*[0-9])[A-Za-z0-9]{12,}")
 _PUBLIC_WORD = re.compile(rf"(?:--[a-z-]+=?)?(?:sha256:[0-9A-Fa-f]*|(?P<endpoint>{ENDPOINT.pattern}))?", re.ASCII)
-# Of klog, and of kubeadm's phases ("[check-expiration] Reading configuration from the cluster...").
+# Lines of klog, and of kubeadm's phases ("[check-expiration] Reading configuration from the cluster...").
 _REMARK = re.compile(r"[IWEF]\d{4} \d\d:|\[[\w/-]+\] ")
 _BLANKS = re.compile(r"\s*")
 _NAME = re.compile(r"\S+(?: \S+)*")
@@ -35,35 +35,35 @@ _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d
 
 
 class KubeadmTextError(DomainError):
-    """kubeadm printed something that can't be made sense of. The text shows it with its secrets masked."""
+    """Unreadable output of kubeadm; the message shows it with secrets masked."""
 
 
 def unreadable(what: str, wrong: str, shown: str | None = None) -> KubeadmTextError:
-    """The error of a reader; ``shown`` is the offending line, whose secrets and their remains are masked here."""
+    """Return a reader's error; ``shown`` is the offending line, in which secrets and parts of them are masked."""
     text = f"Error while reading the {what} of kubeadm: {wrong}"
     return KubeadmTextError(text if shown is None else f"{text}: {mask_pieces(shown)}")
 
 
 def mask(text: str) -> str:
-    """The text without secrets, bare certificate keys included; CA hashes are no secret and stay."""
+    """Return the text without secrets and certificate keys; CA hashes are public and stay."""
     return _SECRETS.sub(MASK, mask_named(text))
 
 
 def mask_pieces(text: str) -> str:
-    """At most 400 characters of a damaged text, without what might be a piece of a secret."""
+    """Return at most 400 characters of damaged text, without possible parts of secrets."""
     return re.sub(r"\S+", _masked_word, mask(text[:2000]))[:400]
 
 
 def plain(text: str) -> str:
-    """The text with one kind of line ends, without the colours of a terminal."""
+    """Return the text with uniform line ends and without terminal colors."""
     return _LINE_END.sub("\n", _ANSI.sub("", text))
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects that stand in a plain text one after another.
+    """Return the JSON objects of a text, one after another.
 
-    What stands before the first one is passed over; between and behind them only remarks of the programs may stand.
-    Raises ValueError for anything else.
+    Text before the first object is skipped; between and after objects only log lines are accepted. Raise ValueError for
+    anything else.
     """
     found: list[dict[str, Any]] = []
     decoder = json.JSONDecoder()
@@ -75,7 +75,7 @@ def json_objects(text: str) -> list[dict[str, Any]]:
                 data, position = decoder.raw_decode(text, start)
             except RecursionError as error:
                 raise ValueError("it is nested too deeply") from error
-            # The client of etcd logs in JSON.
+            # etcd's client logs in JSON.
             found += [] if "level" in data and "kind" not in data else [data]
             continue
         end = text.find("\n", start)
@@ -87,22 +87,22 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 
 
 def is_remark(line: str) -> bool:
-    """Whether a line is empty, or one of those in which kubeadm tells what it is doing."""
+    """Return whether a line is empty or a progress message of kubeadm."""
     return not line.strip() or bool(_REMARK.match(line.lstrip()))
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table of Go's tabwriter: names and where they begin."""
+    """Names of a table's columns and where they start, as printed by Go's tabwriter."""
 
     names: tuple[str, ...]
     starts: tuple[int, ...]
 
     def cells(self, row: str) -> dict[str, str] | None:
-        """The cells of a row by column; None when it does not fit."""
+        """Return a row's cells by column; None if the row does not fit."""
         parts: Sequence[str] = _GAP.split(row.strip())
         if len(parts) != len(self.names):
-            # A cell is empty, or has wide gaps in it.
+            # A cell is empty or contains wide gaps.
             if any(row[start - 1 : start].strip() for start in self.starts[1:]):
                 return None
             ends = [*self.starts[1:], len(row)]
@@ -111,14 +111,14 @@ class Columns:
 
 
 def columns(header: str) -> Columns:
-    """The columns that the head of a table names."""
+    """Return the columns named in a table's header."""
     matches = list(_NAME.finditer(header))
     return Columns(tuple(match[0] for match in matches), tuple(match.start() for match in matches))
 
 
 def instant(value: Any) -> datetime:
-    """RFC 3339 as Go writes it, in UTC. Raises ValueError."""
-    # fromisoformat of Python 3.9 knows neither Z nor nanoseconds.
+    """Parse an RFC 3339 time as Go writes it; return UTC. Raise ValueError."""
+    # In Python 3.9, fromisoformat accepts neither Z nor nanoseconds.
     match = _INSTANT.fullmatch(value) if isinstance(value, str) else None
     if not match:
         raise ValueError("it holds a time that is none")
@@ -130,7 +130,7 @@ def instant(value: Any) -> datetime:
 
 
 def timestamp(value: datetime | None) -> str | None:
-    """A time in UTC as the modules return it."""
+    """Format a UTC time as the modules return it."""
     return value.strftime("%Y-%m-%dT%H:%M:%SZ") if value else None
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the bootstrap tokens of a cluster: C(kubeadm token list), JSON since 1.17, a table in all versions.
+"""Parse ``kubeadm token list``: JSON since 1.17, a table in all versions.
 
-Form: kubernetes cmd/kubeadm/app/cmd/token.go and its history.
+Source: kubernetes cmd/kubeadm/app/cmd/token.go and its history.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NONE = "<none>"
 
 @dataclass(frozen=True)
 class Token:
-    """A bootstrap token. ``expires`` (UTC) is None for one that never does."""
+    """A bootstrap token. ``expires`` (UTC) is None if it never expires."""
 
     token: str
     expires: datetime | None
@@ -35,11 +35,11 @@ class Token:
 
     @property
     def id(self) -> str:
-        """The part that is no secret."""
+        """Return the public part of the token."""
         return self.token.partition(".")[0]
 
     def lets_join(self, now: datetime, life: timedelta = timedelta(0)) -> bool:
-        """Whether a worker can join with it, and still can after that time."""
+        """Return whether a worker can join with the token now and until ``life`` has passed."""
         return (
             {"authentication", "signing"} <= set(self.usages)
             and JOIN_GROUP in self.groups
@@ -48,20 +48,20 @@ class Token:
 
 
 def list_tokens(kubeconfig: str) -> list[list[str]]:
-    """What to run for it: the first that this kubeadm knows."""
+    """Return the commands to try in order; older versions of kubeadm do not know the first one."""
     options = ["--kubeconfig", kubeconfig]
     return [["token", "list", "-o", "json", *options], ["token", "list", *options]]
 
 
 def is_token(text: str) -> bool:
-    """Whether this is a bootstrap token in full."""
+    """Return whether the text is a complete bootstrap token."""
     return bool(_TOKEN.fullmatch(text))
 
 
 def tokens(text: str) -> list[Token]:
-    """The tokens in the output of C(kubeadm token list), with C(-o json) (a stream of objects) or without.
+    """Parse the output of ``kubeadm token list``, with ``-o json`` (a stream of objects) or without.
 
-    An empty output is an empty list. Raises KubeadmTextError.
+    Empty output is an empty list. Raise KubeadmTextError.
     """
     text = plain(text)
     lines = text.split("\n")

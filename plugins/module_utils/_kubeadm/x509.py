@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be known about X.509 certificates, on hosts that have neither openssl nor python3-cryptography.
+"""Parse X.509 certificates on hosts without openssl and python3-cryptography.
 
 Structure of a certificate: RFC 5280, section 4.1; encoding: X.690 (DER).
 """
@@ -22,11 +22,11 @@ _COMMON_NAME = bytes.fromhex("550403")
 
 
 class CertificateError(DomainError):
-    """The text or the bytes are no certificate."""
+    """The data are not a valid certificate."""
 
 
 def certificates(pem: str) -> list[bytes]:
-    """The certificates in a PEM text, in DER, without keys and other things that may stand beside them."""
+    """Return the certificates of a PEM text in DER; keys and other content are skipped."""
     found = []
     for block in _PEM.findall(pem):
         try:
@@ -39,12 +39,12 @@ def certificates(pem: str) -> list[bytes]:
 
 
 def public_key_hash(certificate: bytes) -> str:
-    """The hash that kubeadm pins a CA by: V(sha256:) and 64 hexadecimal digits, over the DER of its public key."""
+    """Return kubeadm's hash of a CA: ``sha256:`` and 64 hexadecimal digits, over the DER of its public key."""
     return "sha256:" + hashlib.sha256(_fields(certificate)[5][2]).hexdigest()
 
 
 def common_name(certificate: bytes) -> str | None:
-    """The first common name of the subject, such as V(system:node:worker1)."""
+    """Return the first common name of the subject, such as ``system:node:worker1``."""
     for _tag, relative_name, _whole in _elements(_fields(certificate)[4][1]):
         for _tag, attribute, _whole in _elements(relative_name):
             parts = list(_elements(attribute))
@@ -54,7 +54,7 @@ def common_name(certificate: bytes) -> str | None:
 
 
 def _fields(certificate: bytes) -> list[tuple[int, bytes, bytes]]:
-    """Serial number, algorithm, issuer, validity, subject, public key (tag, content, whole) and what follows."""
+    """Return serial number, algorithm, issuer, validity, subject, public key (tag, content, whole) and more fields."""
     try:
         outer = next(_elements(certificate))
         fields = list(_elements(next(_elements(outer[1]))[1]))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the part of YAML that Kubernetes' programs and people write into kubeconfigs, on hosts without PyYAML."""
+"""Read the subset of YAML that is used in kubeconfigs, on hosts without PyYAML."""
 
 from __future__ import annotations
 
@@ -12,35 +12,34 @@ from typing import Any
 
 _KEY = re.compile(r"""(?P<key>"[^"]*"|'[^']*'|[^\s"'#:{}\[\],&*!|>%@`][^:#]*):(?:[ \t]+(?P<value>.*))?$""")
 _COMMENT = re.compile(r"\s#")
-# The beginning of a text that stands in the lines below, as lines (|) or as one line (>).
-# With + all empty lines at its end stay, with - not even the last newline.
+# Header of a block scalar, literal (|) or folded (>). With + all trailing newlines are kept, with - none.
 _TEXT = re.compile(r"(?P<style>[|>])(?=[^+-]*(?P<end>[+-])?)(?:[1-9][+-]?|[+-][1-9]?)?(?:\s+#.*)?")
-# A text without quotes in {} or [].
+# A plain scalar in flow style.
 _PLAIN = re.compile(r"(?![&*!|>%@`\"'?])(?:[^\s,\[\]{}:#]|:(?=[^\s,\[\]{}])|(?<=\S)#|[ \t]+(?=[^\s,\[\]{}:#]))+")
 _QUOTED = {'"': re.compile(r'"(?:[^"\\]|\\.)*"'), "'": re.compile(r"'(?:[^']|'')*'")}
 _OPENING, _CLOSING = ("{", "["), ("}", "]")
-# A part of a text in flow style, whatever its place.
+# A token in flow style.
 _FLOW_PART = re.compile(
     rf"""\s+|(?P<plain>{_PLAIN.pattern})|{"|".join(pattern.pattern for pattern in _QUOTED.values())}|[\[\]{{}},:]"""
 )
 _CLOSED = {mark: re.compile(rf"(?P<text>{pattern.pattern})(?:\s+#.*)?") for mark, pattern in _QUOTED.items()}
 _BLANK = re.compile(r"\s*")
 _NOTHING = {"null": None, "~": None}
-# A text, map or list that continues for more lines than this is refused.
+# A scalar, map or list that spans more lines is refused.
 _MOST_LINES = 200
 
 
 def read_yaml(text: str) -> Any:
-    """Nested maps and lists whose scalars are strings (numbers and booleans too) or None.
+    """Return nested maps and lists with scalars as strings (also numbers and booleans) or None.
 
-    Anchors, tags and keys of other kinds are not read. Raises ValueError for anything else, RecursionError for what is
-    nested too deeply.
+    Anchors, tags and complex keys are not supported. Raise ValueError for unsupported text, RecursionError for deep
+    nesting.
     """
     return _Block(text).document()
 
 
 class _Block:
-    """Maps and lists in block style, with what may stand in them: texts of several lines, and flow style."""
+    """Parser of block style, including scalars of several lines and flow style."""
 
     def __init__(self, text: str) -> None:
         self._raw = text.splitlines()
@@ -57,7 +56,7 @@ class _Block:
                 yield number, len(line) - len(line.lstrip(" ")), content
 
     def _wrong(self, position: int) -> ValueError:
-        # Without its text, which may be a secret.
+        # The text of the line may be a secret.
         return ValueError(f"can't make sense of line {self._numbers[position]}")
 
     def document(self) -> Any:
@@ -91,7 +90,8 @@ class _Block:
                 self._position += 1
                 found.append(self._value(indent + 1))
             elif self._is_item(rest) or _KEY.match(rest):
-                # "- key: value" begins a map that continues in the lines below, two columns further in; so may a list.
+                # "- key: value" begins a map that continues on the next lines, two columns further in, and so does "- -
+                # item".
                 inner = indent + len(self._peek()[1]) - len(rest)
                 self._lines[self._position] = (inner, rest)
                 found.append(self._value(inner))
@@ -114,7 +114,7 @@ class _Block:
             if value and not value.startswith("#"):
                 found[key] = self._scalar(value, indent)
             else:
-                # A list may stand at the same depth as the key it belongs to.
+                # A list may have the same indentation as its key.
                 found[key] = self._value(indent + (not self._is_item(self._peek()[1])))
         return found
 
@@ -122,7 +122,7 @@ class _Block:
         return _unquoted(text) if text[0] in "\"'" else text
 
     def _scalar(self, text: str, indent: int) -> Any:
-        """The value of a text on the line before the position, which may continue in lines that are further in."""
+        """Return the value that starts on the previous line; it may continue on more deeply indented lines."""
         header = _TEXT.fullmatch(text)
         if header:
             return self._lines_below(header["style"], header["end"] or "", indent)
@@ -139,9 +139,9 @@ class _Block:
         return _NOTHING.get(plain, plain)
 
     def _extended(self, text: str, first: int, between: bool = False) -> str:
-        """The text that begins in the line ``first``, with the next line.
+        """Return the text, which starts on the line ``first``, joined with the next line.
 
-        An empty line is refused, which in a text is a newline, unless it stands ``between`` values.
+        An empty line means a newline and is refused, unless it is ``between`` values.
         """
         if self._numbers[self._position] > self._numbers[first] + _MOST_LINES:
             raise self._wrong(self._position)
@@ -159,7 +159,7 @@ class _Block:
         return _unquoted(match["text"])
 
     def _lines_below(self, style: str, end_of_text: str, indent: int) -> str:
-        """The text in the lines below, whatever they hold, up to the first that is not further in."""
+        """Return the text of the lines below, up to the first that is not indented more deeply."""
         found = []
         for line in self._raw[self._numbers[self._position - 1] :]:
             if line.strip() and len(line) - len(line.lstrip(" ")) <= indent:
@@ -187,7 +187,7 @@ class _Block:
 
 
 class _Brackets:
-    """Whether a text in flow style goes on; a text that was extended is not read from its beginning again."""
+    """Tracks whether a text in flow style is complete; text that was already read is not read again."""
 
     def __init__(self) -> None:
         self.in_quotes = False
@@ -200,7 +200,7 @@ class _Brackets:
             if not match:
                 self.in_quotes = text[self._position] in _QUOTED
                 return self.in_quotes
-            # The next line may go on with a text without quotes.
+            # A plain scalar may continue on the next line.
             if match["plain"] and match.end() == len(text):
                 return True
             self._depth += (match[0] in _OPENING) - (match[0] in _CLOSING)
@@ -211,7 +211,7 @@ class _Brackets:
 
 
 class _Flow:
-    """A map or list in {} or []. Raises EOFError where its end is missing, ValueError for anything else."""
+    """Parser of a map or list in flow style. Raises EOFError if its end is missing, ValueError for other errors."""
 
     def __init__(self, text: str) -> None:
         self._text = text

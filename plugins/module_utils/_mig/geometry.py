@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cuts a host's GPUs as declared: everything is checked before anything is touched, and read again afterwards."""
+"""Partition a host's GPUs as declared. Everything is checked before a change, and read again afterwards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DOING = "Error while checking the MIG layout"
 
 @dataclass
 class State:
-    """What there is. ``profiles`` are what each GPU can be cut into, empty where nobody knows."""
+    """Current state of a host. ``profiles`` are each GPU's MIG profiles, empty if unknown."""
 
     gpus: list[Gpu] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
@@ -34,7 +34,7 @@ class State:
 
 @dataclass(frozen=True)
 class Wish:
-    """What one GPU shall be: whole (no parts), or cut into these."""
+    """Wanted state of one GPU: ``parts`` are its MIG devices, empty for no MIG."""
 
     gpu: Gpu
     parts: tuple[Placement, ...] = ()
@@ -45,7 +45,7 @@ class Wish:
 
     @property
     def create(self) -> str:
-        """The argument of ``nvidia-smi mig -cgi``: by number, because names changed with the driver."""
+        """The argument of ``nvidia-smi mig -cgi``, by profile id because names differ between drivers."""
         return ",".join(f"{profile.id}:{start}" for profile, start in self.parts)
 
     def fulfilled(self, state: State) -> bool:
@@ -55,13 +55,13 @@ class Wish:
         there = state.of(gpu.index)
         if not self.parts:
             return not gpu.current and not gpu.pending and not there
-        # Another arrangement of the same parts is as good.
+        # Another arrangement of the same profiles is equivalent.
         same = sorted(instance.profile for instance in there) == self.profiles
         return gpu.current and bool(gpu.pending) and same and all(instance.whole for instance in there)
 
 
 def wishes(state: State, layout: Any) -> list[Wish]:
-    """What every GPU shall be. Raises DomainError with all that can't be had; nothing was touched then."""
+    """Return the wanted state of every GPU. Raise DomainError with all errors; nothing is changed before."""
     found, wrong = [], []
     for gpu in state.gpus:
         wanted = layout_of(layout, gpu.index)
@@ -90,7 +90,7 @@ def _placed(gpu: Gpu, wanted: Any, profiles: Sequence[Profile]) -> list[Placemen
 
 
 def foreign(state: State) -> None:
-    """Raises DomainError when GPUs are cut, or in MIG mode, by whom nobody knows."""
+    """Raise DomainError if MIG was set up by something other than this collection."""
     cut = [f"GPU {gpu.index}: {_parts(state, gpu)}" for gpu in state.gpus if gpu.current or gpu.pending]
     if cut:
         raise DomainError(
@@ -105,7 +105,7 @@ def _parts(state: State, gpu: Gpu) -> str:
 
 
 def described(gpus: Iterable[tuple[Gpu, Sequence[str]]]) -> str:
-    """One line for each GPU, for a diff."""
+    """Return one line per GPU for a diff."""
     return "".join(f"GPU {gpu.index}: {', '.join(sorted(profiles)) or 'whole'}\n" for gpu, profiles in gpus)
 
 
@@ -115,7 +115,7 @@ class Geometry:
         self._program = program
 
     def read(self) -> State:
-        """Raises CommandError when there is no nvidia-smi, or none that lists a GPU."""
+        """Read the current state. Raise CommandError if nvidia-smi is missing or lists no GPU."""
         query = [f"--query-gpu={','.join(mig.QUERY)}", "--format=csv,noheader,nounits"]
         answer = self._runner.run([self._program, *query])
         state = State(mig.parse_gpus(answer.stdout))
@@ -135,11 +135,11 @@ class Geometry:
         return state
 
     def _list(self, what: str) -> str:
-        # The exit status depends on the version, and on GPUs beside the ones that are listed.
+        # The exit status depends on the version, and on GPUs that are not listed.
         return self._runner.run([self._program, "mig", what]).stdout
 
     def apply(self, wanted: Sequence[Wish]) -> State:
-        """Cut the GPUs that are not as wanted. Raises DomainError unless nvidia-smi shows them so afterwards."""
+        """Partition the GPUs that differ. Raise DomainError if nvidia-smi shows another state afterwards."""
         state = self.read()
         done: dict[int, list[Result]] = {}
         for wish in wanted:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Finds a place on a GPU for each part that is asked for, or says why there is none. Pure."""
+"""Find a place on a GPU for each MIG device of a layout, or the reason why there is none. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from .._errors import DomainError
 from .profiles import Profile
 
-# Where a profile begins, by memory slices.
+# A profile and the memory slice where it starts.
 Placement = tuple[Profile, int]
 
 _ALL = "all-"
@@ -23,9 +23,10 @@ _ENGINES = (
 
 
 def place(wanted: Any, profiles: Sequence[Profile]) -> list[Placement]:
-    """Where each part of a GPU lies, from the left to the right.
+    """Return the placements of a GPU's MIG devices, by their first slice.
 
-    ``wanted`` is ``all-PROFILE`` (as many as fit) or a list of profiles. Raises DomainError whose text ends a sentence.
+    ``wanted`` is ``all-PROFILE`` (as many as fit) or a list of profiles. Raise DomainError; its message ends a
+    sentence.
     """
     by_name = {profile.name: profile for profile in profiles}
     if isinstance(wanted, str):
@@ -52,27 +53,27 @@ def _known(name: str, by_name: dict[str, Profile]) -> Profile:
 
 
 def _solve(parts: Sequence[Profile], profiles: Sequence[Profile]) -> list[Placement]:
-    """An arrangement without overlap, empty when there is none. A GPU has at most seven parts, so trying is quick."""
+    """Return placements without overlap, empty if there are none. A search is fast with at most seven devices."""
     counted = Counter(part.name for part in parts)
     if any(counted[part.name] > part.total for part in parts):
         return []
-    # Each profile can be had as often as it fits alone, so the largest of these amounts is what the GPU has.
+    # ``total`` is the number of instances on an empty GPU, so the largest slices * total is the GPU's capacity.
     if sum(part.slices for part in parts) > max(profile.slices * profile.total for profile in profiles):
         return []
     if not _have_engines(parts, profiles):
         return []
-    # The large ones first: they have the fewest places.
+    # Place large profiles first, because they have the fewest places.
     ordered = sorted(parts, key=lambda part: (-part.size, len(part.starts), part.name))
     return sorted(_search(ordered, frozenset()), key=lambda placed: placed[1])
 
 
 def _have_engines(parts: Sequence[Profile], profiles: Sequence[Profile]) -> bool:
-    """Whether the GPU has the media engines of all parts: as many of each as it has with one profile alone."""
+    """Return whether the GPU has enough media engines; its number of each is that of one profile * total."""
     if all(profile.engines for profile in profiles):
         amounts = zip(*([each * profile.total for each in profile.engines] for profile in profiles))
         wanted = zip(*(part.engines for part in parts))
         return all(sum(own) <= max(has) for own, has in zip(wanted, amounts))
-    # By their names: one part can have the media extensions, and with all of them the others have no engines.
+    # Without known engines, names decide: one device may have +me, and next to +me.all the others have none.
     extended = [part for part in parts if "+me" in part.name]
     rest = [part for part in parts if "+me" not in part.name]
     takes_all = any(part.name.endswith("+me.all") for part in extended)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads what nvidia-smi tells about MIG: profiles, placements, instances. Pure.
+"""Parse nvidia-smi's output about MIG: profiles, placements, instances. Pure functions.
 
-nvidia-smi's exit status says nothing about MIG: "No MIG-enabled devices found." comes with 0 or 6 by its version, and a
-mode that could not be set with 0. So whoever changes something reads it again.
+The exit status is useless for MIG: "No MIG-enabled devices found." exits with 0 or 6 depending on the version, and a
+failed change of the mode with 0. Therefore the state must be read again after a change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 _PROFILE = re.compile(r"\|\s+(\d+)\s+MIG (\S+)\s+(\d+)\s+(\d+)/(\d+)\s+[\d.]+\s")
-# The row of a profile and the one below it: decoders and encoders, then copy engines, JPEG and optical flow engines.
+# A profile's row and the next: decoders and encoders, then copy, JPEG and optical flow engines.
 _ENGINES = re.compile(
     r"\|\s+(\d+)\s+MIG \S+\s+(\d+)\s+\d+/\d+\s+[\d.]+\s+\S+\s+\d+\s+(\d+)\s+(\d+)\s+\|\s*\n"
     r"\s*\|\s+\d+\s+(\d+)\s+(\d+)\s+\|"
@@ -29,7 +29,7 @@ QUERY = ("index", "uuid", "name", "memory.total", "mig.mode.current", "mig.mode.
 
 @dataclass(frozen=True)
 class Gpu:
-    """``current`` and ``pending`` are None for a GPU that can't do MIG; memory in MiB."""
+    """``current`` and ``pending`` are None for a GPU without MIG support; memory is in MiB."""
 
     index: int
     uuid: str
@@ -41,9 +41,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Profile:
-    """One way to cut a GPU: ``size`` memory slices from one of ``starts``, at most ``total`` times.
+    """A MIG profile: ``size`` memory slices from one of ``starts``, at most ``total`` instances.
 
-    ``engines``: its decoders, encoders, JPEG and optical flow engines, empty if they are not known.
+    ``engines``: the number of decoders, encoders, JPEG and optical flow engines, empty if unknown.
     """
 
     name: str
@@ -55,14 +55,14 @@ class Profile:
 
     @property
     def slices(self) -> int:
-        """Compute slices."""
+        """The number of compute slices."""
         match = _SLICES.match(self.name)
         return int(match.group(1)) if match else 0
 
 
 @dataclass(frozen=True)
 class Instance:
-    """A GPU instance; ``whole`` says whether one compute instance has all of it, as its default one does."""
+    """A GPU instance; ``whole`` is True if one compute instance uses all of it, as by default."""
 
     gpu: int
     profile: str
@@ -72,7 +72,7 @@ class Instance:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """GPUs from ``--query-gpu`` of QUERY in CSV without header and units; lines that are no GPU are left out."""
+    """Parse ``--query-gpu`` of QUERY in CSV without header and units; other lines are skipped."""
     found = []
     for line in text.splitlines():
         row = [cell.strip() for cell in line.split(",")]
@@ -88,7 +88,7 @@ def _mode(word: str) -> bool | None:
 
 
 def parse_profiles(text: str) -> dict[int, list[tuple[str, int, int]]]:
-    """GPU -> (name, id, how many at most) from ``mig -lgip``. What is free now does not matter."""
+    """Return GPU -> (name, id, maximum number) from ``mig -lgip``, whatever is free now."""
     found: dict[int, list[tuple[str, int, int]]] = {}
     for match in _PROFILE.finditer(text):
         gpu, number, total = int(match[1]), int(match[3]), int(match[5])
@@ -97,7 +97,7 @@ def parse_profiles(text: str) -> dict[int, list[tuple[str, int, int]]]:
 
 
 def parse_engines(text: str) -> dict[int, dict[int, tuple[int, ...]]]:
-    """GPU -> profile id -> its decoders, encoders, JPEG and optical flow engines, from ``mig -lgip``."""
+    """Return GPU -> profile id -> numbers of decoders, encoders, JPEG and optical flow engines, from ``mig -lgip``."""
     found: dict[int, dict[int, tuple[int, ...]]] = {}
     for match in _ENGINES.finditer(text):
         gpu, number, *engines = map(int, match.groups())
@@ -106,7 +106,7 @@ def parse_engines(text: str) -> dict[int, dict[int, tuple[int, ...]]]:
 
 
 def parse_placements(text: str) -> dict[int, dict[int, tuple[tuple[int, ...], int]]]:
-    """GPU -> profile id -> (starts, size) from ``mig -lgipp``."""
+    """Return GPU -> profile id -> (starts, size) from ``mig -lgipp``."""
     found: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}
     for match in _PLACEMENT.finditer(text):
         starts = tuple(int(start) for start in match[3].split(",") if start.strip())
@@ -115,7 +115,7 @@ def parse_placements(text: str) -> dict[int, dict[int, tuple[tuple[int, ...], in
 
 
 def parse_instances(gpu_instances: str, compute_instances: str) -> list[Instance]:
-    """From ``mig -lgi`` and ``mig -lci``, by GPU and place."""
+    """Return the instances from ``mig -lgi`` and ``mig -lci``, sorted by GPU and place."""
     inside: dict[tuple[int, int], list[str]] = {}
     for match in _COMPUTE.finditer(compute_instances):
         inside.setdefault((int(match[1]), int(match[2])), []).append(match[3])
@@ -123,7 +123,7 @@ def parse_instances(gpu_instances: str, compute_instances: str) -> list[Instance
     for match in _INSTANCE.finditer(gpu_instances):
         gpu, number, start = int(match[1]), int(match[4]), int(match[5])
         computes = inside.get((gpu, number), [])
-        # A part of a GPU instance is called "1c.3g.20gb"; media extensions belong to the GPU instance alone.
+        # A partial compute instance is named like "1c.3g.20gb"; only the GPU instance has media extensions.
         whole = len(computes) == 1 and "c." not in computes[0]
         found.append(Instance(gpu, match[2], number, start, whole))
     return sorted(found, key=lambda instance: (instance.gpu, instance.start))
@@ -135,7 +135,7 @@ def combine(
     gpu: Gpu,
     engines: Mapping[int, tuple[int, ...]] | None = None,
 ) -> list[Profile]:
-    """The profiles of a GPU. Without MIG mode some versions of nvidia-smi list nothing: then known GPUs are known."""
+    """Return a GPU's profiles. Some versions of nvidia-smi list none while MIG is off; built-in tables replace them."""
     listed = [
         Profile(name, number, total, *places[number], (engines or {}).get(number, ()))
         for name, number, total in names
@@ -144,8 +144,8 @@ def combine(
     return listed or known(gpu)
 
 
-# Profile id -> (compute slices, suffix, memory slices, how many, starts): "Supported MIG Profiles" in
-# docs.nvidia.com/datacenter/tesla/mig-user-guide. The names follow from the memory.
+# Profile id -> (compute slices, suffix, memory slices, maximum number, starts); source: "Supported MIG Profiles" in
+# docs.nvidia.com/datacenter/tesla/mig-user-guide. The names are derived from the memory.
 _SEVEN: dict[int, tuple[int, str, int, int, tuple[int, ...]]] = {
     19: (1, "", 1, 7, (0, 1, 2, 3, 4, 5, 6)),
     20: (1, "+me", 1, 1, (0, 1, 2, 3, 4, 5, 6)),
@@ -183,10 +183,10 @@ _FAMILIES = (
 
 
 def known(gpu: Gpu) -> list[Profile]:
-    """The profiles of GPUs that this collection knows, empty for others."""
+    """Return the profiles of GPUs in the built-in tables, empty for others."""
     for pattern, table, whole in _FAMILIES:
         if pattern.search(gpu.name):
-            # As go-nvlib rounds (pkg/nvlib/device/mig_profile.go): GiB of the GPU upwards, its share to the nearest.
+            # Rounded like go-nvlib (pkg/nvlib/device/mig_profile.go): GPU memory up to GiB, its share to the nearest.
             memory = -(-gpu.memory // 1024)
             return [
                 Profile(f"{slices}g.{(2 * memory * size + whole) // (2 * whole)}gb{end}", number, total, starts, size)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A profile that runs, is stopped or does not exist, brought about by the program minikube."""
+"""Start, stop or delete a profile with the program minikube."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .profile import Profile
 
 
 class Machine:
-    """One profile of one user. With ``check`` it says what it would do and does nothing."""
+    """One profile of one user. With ``check``, actions are only listed."""
 
     def __init__(self, runner: Runner, binary: str, name: str, home: Path, check: bool) -> None:
         self._runner, self._binary, self._name, self._home, self._check = runner, binary, name, home, check
@@ -26,33 +26,33 @@ class Machine:
         return self._home / ".kube" / "config"
 
     def found(self) -> Profile | None:
-        """The profile as it is. Raises DomainError."""
+        """Return the existing profile, None if there is none. Raise DomainError."""
         text = read_text(self._home / ".minikube" / "profiles" / self._name / "config.json")
         return None if text is None else profile.read_config(text)
 
     def state(self) -> str:
-        """Raises DomainError."""
-        # Its exit status is a sum of what does not run.
+        """Return the state of the profile. Raise DomainError."""
+        # The exit status is a bit mask of components that are not running.
         return profile.read_status(self._runner.run([self._binary, "status", *self._own, "--output=json"]).stdout)
 
     def start(self, arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Raises CommandError."""
+        """Start the profile. Raise CommandError."""
         self._do("start", [*self._own, "--interactive=false", *arguments], environ)
 
     def stop(self) -> None:
-        """Raises CommandError."""
+        """Stop the profile. Raise CommandError."""
         self._do("stop", self._own)
 
     def delete(self) -> None:
-        """Raises CommandError."""
+        """Delete the profile. Raise CommandError."""
         self._do("delete", self._own)
 
     def addon(self, verb: str, name: str) -> None:
-        """Raises CommandError."""
+        """Enable or disable an addon. Raise CommandError."""
         self._do("addons", [verb, name, *self._own])
 
     def content(self) -> str:
-        """What deleting it would delete."""
+        """Return a description of the objects that deleting the profile would delete."""
         argv = ["kubectl", f"--kubeconfig={self.kubeconfig}", f"--context={self._name}", "get", "--output=json"]
         argv += ["--all-namespaces", "--request-timeout=20s", "pods,persistentvolumeclaims"]
         try:

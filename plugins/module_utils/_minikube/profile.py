@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A minikube profile as its files and `minikube status` describe it, compared with one that is declared.
+"""Compare a minikube profile, from its files and `minikube status`, with the declared one.
 
 Sources, all of minikube v1.38.1: pkg/minikube/config/types.go (config.json), cmd/minikube/cmd/status.go, and
 updateExistingConfigFromFlags in cmd/minikube/cmd/start_flags.go, which names what `minikube start` can change.
@@ -15,18 +15,18 @@ from typing import Any
 
 from .._json import as_object, as_objects, as_text, needed_text, read_json, read_object
 
-# What minikube keeps as it is, with a warning or without, or refuses with GUEST_DRIVER_MISMATCH (driver).
+# Settings that minikube does not change, with or without a warning; for the driver it fails with GUEST_DRIVER_MISMATCH.
 _SIZES = ("cpus", "memory", "disk")
 _FIXED = ("driver", "container_runtime", "gpus", *_SIZES, "network", "cni", "base_image", "image_repository")
 _CHANGEABLE = ("kubernetes_version", "extra_config", "binary_mirror")
-# What minikube adds to the declared ones: FlagDefaults in pkg/minikube/driver/driver.go on hosts with systemd-resolved;
-# cmd/minikube/cmd/start_flags.go where Docker is on btrfs, and for --disable-metrics.
+# Options that minikube adds itself: FlagDefaults in pkg/minikube/driver/driver.go on hosts with systemd-resolved;
+# cmd/minikube/cmd/start_flags.go if Docker is on btrfs, and for --disable-metrics.
 _OWN_CONFIG = (
     "kubelet.resolv-conf=/run/systemd/resolve/resolv.conf",
     "kubelet.localStorageCapacityIsolation=false",
     "kubelet.housekeeping-interval=5m",
 )
-# The same to minikube on hosts of NVIDIA (pkg/drivers/kic/oci/oci.go).
+# Equivalent for minikube on hosts with NVIDIA GPUs (pkg/drivers/kic/oci/oci.go).
 _ALL_GPUS = {"all", "nvidia"}
 # Enabled by --gpus itself (pkg/minikube/cruntime/docker.go).
 _GPU_ADDON = "nvidia-device-plugin"
@@ -37,7 +37,7 @@ _OBJECTS = "the objects of the cluster"
 
 @dataclass(frozen=True)
 class Profile:
-    """What a profile is, or shall be. 0 and empty texts stand for minikube's own choice."""
+    """An existing or declared profile. 0 and empty texts mean minikube's default."""
 
     driver: str
     kubernetes_version: str
@@ -68,7 +68,7 @@ class Change:
 
 
 def read_config(text: str) -> Profile:
-    """The profile in C(profiles/NAME/config.json). Raises DomainError."""
+    """Parse ``profiles/NAME/config.json``. Raise DomainError."""
     values = read_object(text, _CONFIG)
     kubernetes = as_object(values.get("KubernetesConfig"), f"KubernetesConfig in {_CONFIG}")
     options = as_objects(kubernetes.get("ExtraOptions"), f"ExtraOptions in {_CONFIG}")
@@ -92,9 +92,9 @@ def read_config(text: str) -> Profile:
 
 
 def read_status(text: str) -> str:
-    """C(running), C(paused) or C(stopped), from what C(minikube status --output=json) prints. Raises DomainError.
+    """Return ``running``, ``paused`` or ``stopped`` from ``minikube status --output=json``. Raise DomainError.
 
-    Several nodes are a list; the first is the control plane.
+    Several nodes are a list; the first one is the control plane.
     """
     said = read_json(text, "minikube status")
     first = as_object(said[0] if isinstance(said, list) and said else said, "minikube status")
@@ -105,11 +105,11 @@ def read_status(text: str) -> str:
 
 
 def fixed(found: Profile, wanted: Profile) -> list[Change]:
-    """What differs and can't be changed in an existing profile."""
-    # Without a container of its own the sizes are those of the host.
+    """Return the differences that can't be changed in an existing profile."""
+    # With the driver none, the sizes are the host's.
     names = [name for name in _FIXED if wanted.driver != "none" or name not in _SIZES]
     changes = list(_differing(found, wanted, names))
-    # Without the option minikube keeps its list, and an empty one can't be given.
+    # Without the option minikube keeps its list, and an empty list can't be passed.
     if found.extra_config and not wanted.extra_config and not _own_config(found, wanted):
         changes.append(Change("extra_config", found.extra_config, wanted.extra_config))
     if version_numbers(wanted.kubernetes_version) < version_numbers(found.kubernetes_version):
@@ -118,14 +118,14 @@ def fixed(found: Profile, wanted: Profile) -> list[Change]:
 
 
 def changeable(found: Profile, wanted: Profile) -> list[Change]:
-    """What differs and is changed by another C(minikube start)."""
+    """Return the differences that another ``minikube start`` applies."""
     own = _own_config(found, wanted)
     declared = tuple(entry for entry in found.extra_config if entry not in own)
     return list(_differing(replace(found, extra_config=declared), wanted, _CHANGEABLE))
 
 
 def addons(found: Profile, wanted: Profile) -> list[tuple[str, str]]:
-    """The verbs that turn the enabled addons into the wanted ones, each with its addon."""
+    """Return (verb, addon) pairs that turn the enabled addons into the wanted ones."""
     names = {*wanted.addons, *([_GPU_ADDON] if wanted.gpus != "none" else [])}
     return [
         *(("disable", name) for name in found.addons if name not in names),
@@ -134,8 +134,8 @@ def addons(found: Profile, wanted: Profile) -> list[tuple[str, str]]:
 
 
 def start_arguments(found: Profile | None, wanted: Profile, options: Iterable[str]) -> list[str]:
-    """The arguments of C(minikube start), without the profile's name."""
-    # Given in full: they replace the profile's, to which minikube adds its own again in some cases only.
+    """Return the arguments of ``minikube start``, without the profile's name."""
+    # The complete list is passed: it replaces the profile's, and minikube does not always add its own options again.
     extra_config = [*wanted.extra_config, *(_own_config(found, wanted) if found else [])]
     flags = {
         "driver": wanted.driver,
@@ -155,16 +155,16 @@ def start_arguments(found: Profile | None, wanted: Profile, options: Iterable[st
         *(f"--{name}={value}" for name, value in flags.items() if value),
         *(f"--addons={name}" for name in wanted.addons),
         *(f"--extra-config={entry}" for entry in extra_config),
-        # The kubeconfig then needs no other file.
+        # The kubeconfig then needs no other files.
         "--embed-certs=true",
         *options,
     ]
 
 
 def content(text: str) -> str:
-    """The pods and claims in C(kubectl get pods,persistentvolumeclaims --all-namespaces --output=json), in words.
+    """Return a description of the pods and claims in the JSON list that kubectl prints.
 
-    Raises DomainError.
+    The command is ``kubectl get pods,persistentvolumeclaims --all-namespaces --output=json``. Raise DomainError.
     """
     found: dict[str, list[str]] = {"Pod": [], "PersistentVolumeClaim": []}
     for item in as_objects(read_object(text, _OBJECTS).get("items"), _OBJECTS):
@@ -177,12 +177,12 @@ def content(text: str) -> str:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, to compare it."""
+    """Return the numbers of a version, for comparisons."""
     return tuple(int(part) if part.isascii() and part.isdigit() else 0 for part in version.partition("-")[0].split("."))
 
 
 def _own_config(found: Profile, wanted: Profile) -> list[str]:
-    """What minikube added itself: it does so unless the same key is declared."""
+    """Return the options that minikube added itself, without keys that are declared."""
     declared = {entry.partition("=")[0] for entry in wanted.extra_config}
     return [entry for entry in found.extra_config if entry in _OWN_CONFIG and entry.partition("=")[0] not in declared]
 

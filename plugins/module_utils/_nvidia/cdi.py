@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The host's CDI specification of its GPUs. Its one owner is the toolkit's nvidia-cdi-refresh; this asks and waits."""
+"""Keep the host's CDI specification of its GPUs complete. The toolkit's nvidia-cdi-refresh writes it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from .._command import CommandNotFoundError, Runner
 from .._errors import DomainError
 from .._files import read_text
+from .._first_run import FirstRun
 from .._systemd import Systemd, needed
 
 _INTERVAL = 1.0
@@ -22,9 +23,9 @@ _NODE = re.compile(r"""^\s*(?:-\s+)?path:\s*["']?(/dev/[^\s"',]+)""", re.MULTILI
 
 @dataclass(frozen=True)
 class Expected:
-    """The number of GPUs, their UUIDs where known, and the driver whose libraries the specification shall name.
+    """Expected content of the specification: GPUs, their UUIDs if known, and the driver version.
 
-    ``mig_devices`` is the number of MIG devices on all of them, None for any.
+    ``mig_devices`` is the number of MIG devices on all GPUs, None for any number.
     """
 
     count: int
@@ -41,18 +42,18 @@ class Outcome:
 
 
 def parse_devices(text: str, kind: str) -> list[str]:
-    """Device names of one kind from ``nvidia-ctk cdi list`` (lines ``VENDOR/CLASS=NAME``)."""
+    """Return the device names of one kind from ``nvidia-ctk cdi list`` (lines ``VENDOR/CLASS=NAME``)."""
     lines = (line.strip() for line in text.splitlines())
     return [line.partition("=")[2] for line in lines if line.startswith(f"{kind}=")]
 
 
 def gpus(devices: list[str]) -> set[str]:
-    """The indexes of the GPUs among device names: ``0`` is a GPU, ``0:1`` a MIG device of it."""
+    """Return the GPU indexes in device names: ``0`` is a GPU, ``0:1`` a MIG device of GPU 0."""
     return {name.partition(":")[0] for name in devices if name.partition(":")[0].isdigit()}
 
 
 def missing(devices: list[str], text: str, expected: Expected) -> str:
-    """What the specification lacks, as the end of a sentence; empty when it is complete."""
+    """Return what the specification lacks, as the end of a sentence; empty if it is complete."""
     found = gpus(devices)
     if len(found) != expected.count:
         return f"it lists {len(found)} of {expected.count} GPUs"
@@ -68,28 +69,29 @@ def missing(devices: list[str], text: str, expected: Expected) -> str:
 
 
 def vanished(text: str) -> str:
-    """Device nodes in the specification that this host has no more, as ``missing``; no container starts with them."""
+    """Return which device nodes in the specification are missing; with a missing device node, no container starts."""
     gone = [node for node in dict.fromkeys(_NODE.findall(text)) if not Path(node).exists()]
     return f"it names {', '.join(gone)}, which does not exist" if gone else ""
 
 
 class CdiSpec:
-    def __init__(self, runner: Runner, path: Path, kind: str, units: tuple[str, str]) -> None:
+    def __init__(self, runner: Runner, first_run: FirstRun, path: Path, kind: str, units: tuple[str, str]) -> None:
         """``units`` are the service that writes the file and the path unit that triggers it."""
         self._runner = runner
         self._systemd = Systemd(runner)
+        self._first_run = first_run
         self._path = path
         self._kind = kind
         self._units = units
 
     def ensure(self, expected: Expected, timeout: float, check: bool) -> Outcome:
-        """Raises DomainError when the specification isn't complete in time."""
+        """Enable the units and refresh an incomplete specification. Raise DomainError if it is not complete in time."""
         outcome = Outcome()
         try:
             lack = self._look(expected, outcome) or vanished(read_text(self._path) or "")
         except CommandNotFoundError:
             if check:
-                # The package brings the tool and the units, and triggers them when it is installed.
+                # The package installs the tool and the units, and triggers them.
                 return outcome
             raise
         self._enable(outcome, check)
@@ -98,7 +100,7 @@ class CdiSpec:
             outcome.actions.append(f"start {self._units[0]}")
             if not check:
                 self._refresh(expected, timeout, outcome)
-                # Triggered at every change meanwhile, the path unit may have failed for starting too often.
+                # The path unit is triggered by every change and may have failed by now for starting too often.
                 self._enable(outcome, check)
         return outcome
 
@@ -111,18 +113,19 @@ class CdiSpec:
     def _enable(self, outcome: Outcome, check: bool) -> None:
         service, trigger = (self._systemd.unit(name) for name in self._units)
         # What has changed about the service itself counts, too: it is started next.
-        plan = [(service.name, verb) for verb in needed(service, False, True) if verb in ("daemon-reload", "enable")]
-        known = {verb for _name, verb in plan} & {"daemon-reload"}
-        plan += [(trigger.name, verb) for verb in needed(trigger, False, True) if verb not in known]
-        for name, verb in plan:
+        plan = [(service, verb) for verb in needed(service, False, True) if verb in ("daemon-reload", "enable")]
+        known = {verb for _unit, verb in plan} & {"daemon-reload"}
+        plan += [(trigger, verb) for verb in needed(trigger, False, True) if verb not in known]
+        for unit, verb in plan:
             outcome.changed = True
-            outcome.actions.append(f"{verb} {name}")
+            outcome.actions.append(f"{verb} {unit.name}")
             if not check:
-                self._systemd.do(verb, "" if verb == "daemon-reload" else name)
+                self._first_run.keep_unit(unit, [verb])
+                self._systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
 
     def _refresh(self, expected: Expected, timeout: float, outcome: Outcome) -> None:
         service = self._units[0]
-        # Its path unit may have used up the starts that systemd allows in a short time.
+        # The path unit may have reached systemd's start limit for the service.
         self._systemd.do("reset-failed", service)
         deadline = time.monotonic() + timeout
         said, fields = "", {}

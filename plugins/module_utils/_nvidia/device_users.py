@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who uses the NVIDIA driver right now: processes with one of its device nodes open, their units and their pods."""
+"""Find the users of the NVIDIA driver: processes with an open device node, their units and pods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNIT = re.compile(r"[^/]+\.service(?=/|\Z)")
 
 @dataclass
 class User:
-    """``unit`` is a systemd service, empty for processes of pods and logins; ``pod`` is NAMESPACE/NAME or the uid."""
+    """A process; ``unit`` is its systemd service, empty for pods and logins; ``pod`` is NAMESPACE/NAME or the uid."""
 
     pid: int
     name: str
@@ -29,10 +29,10 @@ class User:
 
 
 def unit_of_cgroup(text: str) -> str:
-    """The innermost systemd service in a ``/proc/PID/cgroup``, empty for a pod's process and for a login's."""
+    """Return the innermost systemd service of a ``/proc/PID/cgroup``, empty for processes of pods and logins."""
     if pods_of_cgroup(text):
         return ""
-    # cgroup v2 has one line; of v1 the line of systemd's own hierarchy counts.
+    # cgroup v2 has one line; in cgroup v1, systemd's own hierarchy is used.
     paths = [line.split(":", 2)[2] for line in text.splitlines() if line.startswith(("0::", "1:name=systemd:"))]
     paths = paths or [line.split(":", 2)[2] for line in text.splitlines() if ":name=systemd:" in line]
     found = [unit for path in paths for unit in _UNIT.findall(path)]
@@ -40,12 +40,12 @@ def unit_of_cgroup(text: str) -> str:
 
 
 def driver_devices(links: Iterable[str]) -> list[str]:
-    """The driver's device nodes among the targets of ``/proc/PID/fd``."""
+    """Return the driver's device nodes among the targets of ``/proc/PID/fd``."""
     return sorted({match.group(0) for match in map(_DEVICE.match, links) if match})
 
 
 def driver_users(proc: Path, names: Mapping[str, tuple[str, str]]) -> list[User]:
-    """By process id; processes that end meanwhile are left out. ``names`` are those of pods by uid."""
+    """Return the driver's users by process id, without processes that have exited. ``names`` are the pods' by uid."""
     found = []
     for entry in sorted((entry for entry in proc.iterdir() if entry.name.isdigit()), key=lambda entry: int(entry.name)):
         with contextlib.suppress(OSError):

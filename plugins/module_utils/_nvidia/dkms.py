@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads what DKMS says about its modules: ``dkms status``, and the log of a build that failed. Pure."""
+"""Parse ``dkms status`` and the log of a failed DKMS build. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-# DKMS 3: "nvidia/580.178.04, 6.12.0-1-amd64, x86_64: installed"; 2: "nvidia, 580.178.04, 6.12...: installed".
+# DKMS 3: "nvidia/580.178.04, 6.12.0-1-amd64, x86_64: installed"; DKMS 2: "nvidia, 580.178.04, 6.12...: installed".
 _STATUS = re.compile(
     r"^(?P<module>[\w.+-]+)(?:/|, )(?P<version>[^,:\s]+)(?:, (?P<kernel>[^,:\s]+), (?P<arch>[^,:\s]+))?"
     r": (?P<state>[a-z]+)(?P<notes>.*)$"
@@ -20,28 +20,28 @@ _TELLING = re.compile(
     r"|\b(?:ошибка|помилка|erreur|fehler|errore|erro|błąd|hata|chyba)\b|错误|錯誤|エラー|오류",
     re.IGNORECASE,
 )
-# make repeats at each of its levels that something below it failed, and that it waits for the rest; collect2 that ld
-# failed. In any language: by the form, not by the words.
+# At each level, make repeats that something below it failed and that it waits for other jobs; collect2 repeats that ld
+# failed. The lines are recognized by their form, in any language.
 _ECHO = re.compile(
     r"^g?make(?:\[\d+\])?: (?:\*\*\* |(?:Entering|Leaving) )|warning:"
     r"|^(?:\S{0,80}[/-])?collect2(?:-[\d.]{1,9})?: .{0,200}\bld\b",
     re.IGNORECASE,
 )
-# What make itself gives up for has a second sentence: "No rule to make target 'a'.  Stop."
+# An error of make itself has a second sentence: "No rule to make target 'a'.  Stop."
 _GIVES_UP = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* (?!\[).{1,1000}(?:\.\s{1,2}|[。\uff0e]\s?)\S[^.。]{0,40}[.。!]$")
 _FAILED_TARGET = re.compile(r"^g?make(?:\[\d+\])?: \*\*\* \[")
-# The linker names what it does not find, without a word that says error. A line that ends with a colon only says where.
+# The linker names missing symbols without the word "error". A line that ends with a colon only gives the location.
 _LINKER = re.compile(
     r"^(?:(?:\S{0,80}[/-])?ld(?:\.\w{1,8})?(?:-[\d.]{1,9})?: |[^\s:]{1,200}:\(\.[\w.]{1,80}\+0x[0-9a-f]{1,16}\): )"
 )
-# "nv.c:606:23: error: ..." of a compiler, "cc: error: ..." of a program, in any language.
-# Chinese and Japanese have a colon of their own.
+# "nv.c:606:23: error: ..." from a compiler or "cc: error: ..." from another program, in any language. Chinese and
+# Japanese text has full-width colons.
 _DIAGNOSTIC = re.compile(
     r"^(?:[^\s:]{1,200}:\d{1,6}(?::\d{1,6})?"
     r"|(?:\S{0,80}[/-])?(?:cc1?|gcc|g\+\+|clang|ld|ld\.bfd|as|collect2)(?:-[\d.]{1,9})?)"
     r":\s(?P<word>[^\s:\uff1a][^:\uff1a]{0,40}?)\s?[:\uff1a]"
 )
-# A warning and a note in the languages that GCC speaks: everything else that it says of a line is an error.
+# The words for "warning" and "note" in GCC's languages; any other diagnostic is an error.
 _HARMLESS_WORDS = """
     warning warnung attention avertissement aviso advertencia attenzione avviso предупреждение попередження 警告 경고
     ostrzeżenie uyar\u0131 varning waarschuwing let_op advarsel varoitus varování upozornění figyelmeztetés
@@ -52,17 +52,17 @@ _HARMLESS_WORDS = """
     ghi_chú chú_thích catatan napomena напомена notă
     """
 _HARMLESS = frozenset(_HARMLESS_WORDS.split())
-# With NV_VERBOSE=1, as in packages of distributions, and KBUILD_VERBOSE=1 the log shows the commands, whose texts are
-# no output. What a program says begins with its name and a colon.
+# With NV_VERBOSE=1 (in packages of distributions) and KBUILD_VERBOSE=1 the log contains commands, which are not output.
+# Output of a program begins with its name and a colon.
 _COMMAND = re.compile(
     r"^(?:[@+(]{1,2}\s?)?(?:(?:\S{0,200}[/-])?(?:cc|gcc|g\+\+|clang|ld|ld\.bfd|ld\.lld|ar|nm|objcopy|objtool|make|sh|bash"
     r"|perl|python3?|awk|sed|grep|cat|cmp|cp|mv|rm|ln|mkdir|touch|find|xargs|printf|true|false)(?:-[\d.]{1,9})?"
     r"|echo|test|if|then|else|fi|for|do|done|case|set|export|cd|exit|\[|:)(?:[\s;)]|$)"
 )
-# The line of a source that a compiler shows: "  237 |     r = pci_resize_resource(pci_dev, \\".
+# A source line that a compiler quotes: "  237 |     r = pci_resize_resource(pci_dev, \\".
 _EXCERPT = re.compile(r"\d{0,6}\s{0,9}\|")
 # "installed (Differences between built and installed modules)", in DKMS 2 "WARNING! Diff between ...": the file in
-# /lib/modules is another one.
+# /lib/modules is not the one that was built.
 _OTHER = re.compile(r"Diff(?:erences)? between built and installed", re.IGNORECASE)
 _LINES = 8
 _WIDTH = 300
@@ -70,7 +70,7 @@ _WIDTH = 300
 
 @dataclass(frozen=True)
 class Build:
-    """A version of a module; ``kernel`` is empty for one that is only added. ``state`` is added, built or installed."""
+    """A version of a module; ``state`` is added, built or installed. ``kernel`` is empty if it was only added."""
 
     module: str
     version: str
@@ -81,7 +81,7 @@ class Build:
 
     @property
     def installed(self) -> bool:
-        """Whether the module that was built is the one that lies with its kernel."""
+        """Return whether the installed module is the one that was built."""
         return self.state == "installed" and not self.differs
 
     @property
@@ -90,7 +90,7 @@ class Build:
 
 
 def parse_status(text: str) -> Iterator[Build]:
-    """The lines of ``dkms status``; lines of another form are left out."""
+    """Yield the builds that ``dkms status`` lists; other lines are skipped."""
     for line in text.splitlines():
         match = _STATUS.match(line.strip())
         if match:
@@ -105,7 +105,7 @@ def parse_status(text: str) -> Iterator[Build]:
 
 
 def telling_lines(log: str) -> list[str]:
-    """The lines of a make.log that say why it failed: the first few, since what follows is their consequence."""
+    """Return the first lines of a make.log that show why the build failed; later errors follow from them."""
     lines = list(_output(log))
     telling = [line for line in lines if _tells(line)]
     found = (
@@ -119,7 +119,7 @@ def telling_lines(log: str) -> list[str]:
 
 
 def _output(log: str) -> Iterator[str]:
-    """The lines without those of commands, which continue in the next line after a backslash."""
+    """Yield the lines that are not commands. A command continues on the next line after a backslash."""
     goes_on = False
     for line in map(str.strip, log.splitlines()):
         is_command = goes_on or bool(_COMMAND.match(line))

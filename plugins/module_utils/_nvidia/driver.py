@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver that a host has, and where it comes from."""
+"""Find the host's NVIDIA driver and its origin."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _DRIVER = re.compile(
     r"compute-utils|fabricmanager|modprobe)|nvidia-(?:driver|kernel|headless|fabricmanager)|libnvidia-(?:ml1|compute)|"
     r"linux-modules-nvidia)(?:-.*)?\Z"
 )
-# Names that only NVIDIA's repositories have, with a branch or without.
+# Package names that exist only in NVIDIA's repositories, with or without a branch.
 _OF_CUDA_REPOSITORY = re.compile(
     r"(?:cuda-drivers|nvidia-open|nvidia-driver-pinning)(?:-\d.*)?\Z|"
     r"(?:nvidia-driver-cuda|nvidia-kernel-open-dkms|nvidia-dkms-open|nvidia-dkms|libnvidia-compute)\Z"
 )
-# Names that Ubuntu has, too, whose own revisions begin with a zero: 580.95.05-0ubuntu0.24.04.1, not -1ubuntu1.
+# Package names that Ubuntu also uses; Ubuntu's revisions begin with a zero: 580.95.05-0ubuntu0.24.04.1, not -1ubuntu1.
 _OF_EITHER = re.compile(r"(?:nvidia-dkms-\d+(?:-open)?|libnvidia-compute-\d+)\Z")
-# Programs and settings that are no driver: they are shared by several, or stay when one is removed.
+# Programs and settings that are shared by several drivers, or that stay when a driver is removed.
 _HELPER = re.compile(r"(?:nvidia-modprobe|nvidia-driver-pinning)(?:-.*)?\Z")
 _MODPROBE = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d")
 # Written by the role nvidia_driver.
@@ -35,7 +35,7 @@ _REVISION_OF_NVIDIA = re.compile(r"-[1-9]\d*ubuntu\d+\Z")
 
 
 def driver_facts(root: str, database: Database) -> dict[str, Any]:
-    """The loaded driver, the installed packages of one, and their origin."""
+    """Return the loaded driver, the installed driver packages, and their origin."""
     text = text_or_nothing(root, "/proc/driver/nvidia/version")
     packages = {name: database.version(name) or "" for name in database.names() if _DRIVER.match(name)}
     parts = [name for name in packages if not is_helper(name)]
@@ -60,13 +60,13 @@ def driver_facts(root: str, database: Database) -> dict[str, Any]:
 
 
 def _profiling(text: str) -> str:
-    """Who may read the performance counters, by the parameters of the loaded module; empty if that is unknown."""
+    """Return who may read the performance counters, from the loaded module's parameters; empty if unknown."""
     found = re.search(r"^RmProfilingAdminOnly: *(\d+)", text, re.MULTILINE)
     return "" if not found else "all" if found[1] == "0" else "administrators"
 
 
 def _profiling_files(root: str) -> list[str]:
-    """Files of the host's own that let all users read the performance counters."""
+    """Return the files, other than this collection's, that let all users read the performance counters."""
     found = ["/proc/cmdline"] if _OPENED.search(text_or_nothing(root, "/proc/cmdline")) else []
     for name in _MODPROBE:
         directory = under(root, name)
@@ -77,7 +77,7 @@ def _profiling_files(root: str) -> list[str]:
 
 
 def is_helper(name: str) -> bool:
-    """Whether a package says nothing about the driver that is installed, such as nvidia-modprobe."""
+    """Return whether a package, such as nvidia-modprobe, does not belong to one particular driver."""
     return bool(_HELPER.match(name))
 
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel log says about GPUs besides Xids: why the driver can't use one, and errors of NVSwitches. Pure.
+"""Parse kernel messages about GPUs, other than Xids, and about NVSwitches. Pure functions.
 
-Sentences: nv.c, nv-pci.c and osapi.c of github.com/NVIDIA/open-gpu-kernel-modules, and bug reports from branch 340 on.
+Source: nv.c, nv-pci.c and osapi.c of github.com/NVIDIA/open-gpu-kernel-modules, and bug reports since branch 340.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .xid_catalog import CRITICAL, INFO, WARNING
 
 _MOST_LINES = 8
 _ADDRESS = r"(?P<address>(?:[0-9A-Fa-f]{4,8}:)?(?:00)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)"
-# The driver writes some sentences over several lines, each with its own NVRM, in one record or in several.
+# Some messages span several lines, each with its own NVRM, in one record or in several.
 _BEGIN = re.compile(rf"NVRM:\s{{0,9}}The NVIDIA (?:GPU {_ADDRESS}|\S[^\n]{{0,60}} GPU installed in this system is)")
-# With this line the module begins to load: what an earlier one said does not hold for it.
+# Printed when the module starts to load; messages of a module that was loaded before no longer apply.
 _LOADED = re.compile(r"nvidia-nvlink: Nvlink Core is being initialized")
 _SXID = re.compile(
     rf"nvidia-nvswitch\d{{1,4}}: SXid \((?:PCI:)?{_ADDRESS}\): (?P<sxid>\d{{1,5}}), (?P<fatal>Fatal|Non-fatal)\b"
@@ -58,7 +58,7 @@ _INIT = (
 
 @dataclass(frozen=True)
 class MessagePattern:
-    """A message of the driver. With CRITICAL a GPU that is missing is a problem, with WARNING it may be meant so."""
+    """A message of the driver. CRITICAL: a missing GPU is a problem; WARNING: it may be intended."""
 
     kind: str
     pattern: re.Pattern[str]
@@ -71,7 +71,7 @@ def _pattern(kind: str, pattern: str, what: str, do: str, severity: str = CRITIC
     return MessagePattern(kind, re.compile(pattern.replace("ADDRESS", _ADDRESS)), what, do, severity)
 
 
-# Those that say more come first. ``ADDRESS`` stands for the PCI address of the GPU.
+# More specific patterns come first. ``ADDRESS`` stands for the PCI address of the GPU.
 PATTERNS = (
     _pattern(
         "open_modules_required",
@@ -167,16 +167,17 @@ PATTERNS = (
         WARNING,
     ),
 )
-# Of this kind the driver also writes a sum, which says nothing where it names the GPUs.
+# The driver also writes a total for this kind, which is redundant if the GPUs are named.
 _COUNTED = "gpu_probe_failed"
 _RANKS = {known.kind: rank for rank, known in reversed(list(enumerate(PATTERNS)))}
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message, or several of one kind about one device. ``address`` is empty where the driver gives none.
+    """A message, or several of one kind about one device.
 
-    ``switch``: it is about an NVSwitch. Addresses are as those of GPUs, times are in seconds.
+    ``address`` is empty if the driver gives none, and has the form of a GPU's address. ``switch``: the device is an
+    NVSwitch. Times are in seconds.
     """
 
     kind: str
@@ -205,7 +206,7 @@ class Message:
 
     @property
     def line(self) -> str:
-        """Device and problem in a line that stays the same from run to run."""
+        """Device and problem in one line that is identical in every run."""
         device = "NVSwitch" if self.switch else "GPU"
         return f"{device} {self.address}: {self.what}" if self.address else self.what
 
@@ -215,7 +216,7 @@ class Message:
 
 
 def read_messages(records: Iterable[Record], since: float | None = None) -> list[Message]:
-    """What the driver says, by device and kind. Records before ``since`` are left out."""
+    """Return the driver's messages by device and kind. Records before ``since`` are skipped."""
     found: dict[tuple[str, str], Message] = {}
     kept = (record for record in records if since is None or record[1] is None or record[1] >= since)
     for text, time in _joined(kept):
@@ -229,10 +230,10 @@ def read_messages(records: Iterable[Record], since: float | None = None) -> list
 
 
 def read_message(text: str, time: float | None = None) -> Message | None:
-    """The message in a record of the kernel log, None for any other record."""
+    """Return the message in a record of the kernel log, None for other records."""
     if len(text) > LONGEST or not ("NVRM:" in text or "nvidia" in text):
         return None
-    # Without what stands before it (the time, the name of the host), and in one line.
+    # Drop the time and host name before the message, and join its lines.
     line = f"NVRM: {BROKEN.sub(' ', text.partition('NVRM:')[2]).strip()}" if "NVRM:" in text else text
     for known in PATTERNS:
         match = known.pattern.search(line)
@@ -278,11 +279,11 @@ def _address(raw: str | None) -> str:
 
 
 def _joined(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield the records; the lines of one message that come separately are joined."""
+    """Yield the records; separate lines of one message are joined."""
     lines: list[str] = []
     since: float | None = None
     for text, time in records:
-        # The lines that continue it have a time of their own, or are indented.
+        # Continuation lines have their own time or are indented.
         if lines and "NVRM:" in text and not _BEGIN.search(text) and len(lines) < _MOST_LINES:
             lines.append(text[text.index("NVRM:") :])
             joined = "\n".join(lines)
@@ -301,7 +302,7 @@ def _joined(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def _together(known: Message, message: Message) -> Message:
-    """Both as one: the worst of them, and the text of the last."""
+    """Merge two messages: the higher severity and the later text."""
     worse = max((known, message), key=lambda each: (each.severity == CRITICAL, each.severity == WARNING))
     times = [time for time in (known.first, known.last, message.last) if time is not None]
     return replace(
@@ -314,7 +315,7 @@ def _together(known: Message, message: Message) -> Message:
 
 
 def _best(messages: Sequence[Message]) -> list[Message]:
-    """Without those that only repeat what another one says about the same GPU, or about all of them, more exactly."""
+    """Drop messages if another one describes the same GPU, or all GPUs, more precisely."""
     addressed = {each.kind for each in messages if each.address and not each.switch}
     return sorted(
         (

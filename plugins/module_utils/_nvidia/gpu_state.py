@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPUs of a host as nvidia-smi and the kernel log show them: what nvidia_smi_info and gpu_host_info return."""
+"""Read the state of a host's GPUs from nvidia-smi and the kernel log, for nvidia_smi_info and gpu_host_info."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def gpu_state(
 ) -> dict[str, Any]:
     """Return the values of nvidia_smi_info; ``timeout`` is the limit of each call in seconds.
 
-    The kernel's messages about ``ignored_gpus`` that nvidia-smi does not list are left out. What is wrong with GPUs is
-    in the values. Raises DomainError for arguments that are not valid.
+    Kernel messages about ``ignored_gpus`` are skipped unless nvidia-smi lists these GPUs. Problems of GPUs are part of
+    the values. Raise DomainError for invalid arguments.
     """
     if timeout < 1:
         raise DomainError(f"Error while reading the GPUs: timeout is {timeout} s; set it to 1 s or more")
@@ -44,7 +44,7 @@ def gpu_state(
         said = f"xids_since is {xids_since!r}; write it as in 2026-11-22T05:06:25Z"
         raise DomainError(f"Error while reading the GPUs: {said}")
     begun = time.time()
-    # The clock was set back since then, so it is not known which errors came before.
+    # The clock was set back, so it is unknown which errors are older.
     since = None if since is not None and since > begun else since
     program, environ = nvidia_smi(driver_root, executable)
     runner = Runner(module, timeout=timeout, environ=environ)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Problems of GPUs from nvidia-smi and the kernel log, with remedies. Pure."""
+"""Combine nvidia-smi and the kernel log into problems of GPUs with remedies. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from .driver_messages import Message
 from .xid import Finding, problems_of
 from .xid_catalog import CRITICAL
 
-# States in which the kernel may say why there is no GPU.
+# States in which the kernel log may show why there is no GPU.
 UNEXPLAINED = (state.NO_DEVICES, state.NOT_LOADED, state.UNREADABLE)
 
 
 def complete(facts: dict[str, Any], found: Sequence[Finding], messages: Sequence[Message] = ()) -> dict[str, Any]:
-    """The facts of nvidia_smi_info with what the kernel log says about the GPUs, and advice for each GPU.
+    """Return the facts of nvidia_smi_info with problems from the kernel log and advice for each GPU.
 
-    Xids count as problems of their GPUs if they are critical. Why the driver can't use a GPU counts only if nvidia-smi
-    does not list that GPU as healthy: the kernel log may be older than the modules that are loaded.
+    Critical Xids are problems of their GPUs. Messages about a GPU that the driver can't use only count if nvidia-smi
+    does not list that GPU as healthy, because the kernel log may be older than the loaded modules.
     """
-    # A critical Xid says more than that the GPU could not be used.
+    # A critical Xid is more specific than a message that the GPU can't be used.
     told_of = {each.address for each in found if any(problems_of([each]))}
     messages = [each for each in messages if each.switch or each.address not in told_of]
     own = {gpu["pci_bus_id"] for gpu in facts["gpus"]}
@@ -38,7 +38,7 @@ def complete(facts: dict[str, Any], found: Sequence[Finding], messages: Sequence
     strays += [(each.line, each.problem) for each in messages if _is_stray(each, own, facts["state"])]
     lines = [f"GPU {_name(gpu)}: {', '.join(gpu['problems'])}" for gpu in gpus if gpu["problems"]]
     lines += [line for line, _problem in strays]
-    # What nvidia-smi said is in the message already.
+    # The message already contains nvidia-smi's output.
     told = [
         f"GPU {', '.join(str(gpu[key]) for key in ('index', 'pci_bus_id') if gpu[key] is not None)}: {problem['what']}"
         for gpu, before in zip(gpus, facts["gpus"])
@@ -57,7 +57,7 @@ def complete(facts: dict[str, Any], found: Sequence[Finding], messages: Sequence
 
 
 def _is_stray(message: Message, own: set[Any], found: str) -> bool:
-    """Whether it explains why nvidia-smi does not list a GPU, or is about an NVSwitch."""
+    """Return whether the message explains why nvidia-smi does not list a GPU, or is about an NVSwitch."""
     if message.switch:
         return message.severity == CRITICAL
     if found in UNEXPLAINED:
@@ -66,7 +66,7 @@ def _is_stray(message: Message, own: set[Any], found: str) -> bool:
 
 
 def _advice(found: str, facts: dict[str, Any], gpus: Sequence[dict[str, Any]], reasons: Sequence[str]) -> str | None:
-    """What to do about a host: what is known of each GPU says more than what may be wrong with any."""
+    """Return the advice for a host; advice for particular GPUs replaces the general advice."""
     known = facts.get("advice")
     of_host = [known] if known and facts.get("problems") else []
     best = _once([*of_host, *(cure for gpu in gpus for cure in gpu["advice"]), *reasons])
@@ -95,6 +95,6 @@ def _gpu(gpu: dict[str, Any], found: Sequence[Finding], messages: Sequence[Messa
 
 
 def _once(advice: Iterable[str]) -> list[str]:
-    """Without repetition, and without the general advice where there is a better one."""
+    """Return the advice without duplicates; the general advice only if there is no other."""
     found = list(dict.fromkeys(advice))
     return [each for each in found if each != DO_LOOK or len(found) == 1]

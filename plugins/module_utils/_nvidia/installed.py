@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU host has in fact: versions of packages and their holds, the driver's module and library, its kernels."""
+"""Read what a GPU host has: packages and their holds, the driver's module and library, kernels."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Packages = Mapping[str, Mapping[str, Any]]
 
 
 def packages(database: Database, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Version and hold of those packages that are installed."""
+    """Return version and hold of the installed packages among ``names``."""
     found = {name: database.get(name) for name in names}
     return {name: {"version": one.version, "held": one.held} for name, one in found.items() if one and one.installed}
 
 
 def driver_packages(database: Database) -> dict[str, dict[str, Any]]:
-    """The packages whose version is that of a driver, such as 580.178.04-1, and whose name is of one."""
+    """Return the driver's packages, by their names and versions such as 580.178.04-1."""
     names = [
         name
         for name in database.names()
@@ -42,7 +42,7 @@ def driver_packages(database: Database) -> dict[str, dict[str, Any]]:
 
 
 def library(root: str) -> str:
-    """The version of NVML that programs get: what libnvidia-ml.so.1 leads to; empty when there is none."""
+    """Return the version of NVML that programs load (the target of libnvidia-ml.so.1), empty if there is none."""
     for directory in _LIBRARIES:
         link = under(root, f"{directory}/libnvidia-ml.so.1")
         if link.is_symlink():
@@ -53,7 +53,7 @@ def library(root: str) -> str:
 
 
 def kernels(root: str, running: str) -> dict[str, Any]:
-    """The kernel that runs, the one that the next boot takes (the newest), and whether that has driver and headers."""
+    """Return the running and the newest kernel, and whether the newest, which boots next, has a driver and headers."""
     boot = under(root, "/boot")
     prefix = "vmlinuz-"
     releases = [file.name[len(prefix) :] for file in boot.glob(f"{prefix}*")] if boot.is_dir() else []
@@ -68,7 +68,7 @@ def kernels(root: str, running: str) -> dict[str, Any]:
 
 
 def swap(root: str) -> list[dict[str, str]]:
-    """The active swap areas, and who turns each of them on; empty names for what will do so at the next boot only."""
+    """Return the active swap areas and what enables each; the name is empty for an area that the next boot enables."""
     known = origins(root)
     areas = [area.name for area in active_swaps(read_text(under(root, "/proc/swaps")) or "")]
     found = [{"name": name, "origin": blamed(name, known)} for name in areas]
@@ -77,7 +77,7 @@ def swap(root: str) -> list[dict[str, str]]:
 
 
 def read(root: str, names: Sequence[str], running: str) -> dict[str, Any]:
-    """Packages, driver, kernel and swap, as the module gpu_host_info returns them."""
+    """Return packages, driver, kernel and swap for the module gpu_host_info."""
     database = read_database(under(root, "/var/lib/dpkg"))
     return {
         "packages": packages(database, names),

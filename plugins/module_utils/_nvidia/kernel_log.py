@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel log of this boot, from the journal or the kernel's own buffer, and the time until which it is settled."""
+"""Read this boot's kernel log from the journal or the kernel's buffer, and the time until which errors are settled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._files import text_or_nothing
 from .._words import moment
 from .kernel_records import Record, dmesg_records, journal_records
 
-# The identifier is the kernel's also where a daemon hands its log on, as in containers and with ReadKMsg=no.
+# Messages have the kernel's identifier even if a daemon forwards the log, as in containers or with ReadKMsg=no.
 _JOURNAL = (
     "journalctl",
     "--boot",
@@ -27,7 +27,7 @@ _DMESG = ("dmesg", "--time-format", "iso")
 
 
 def kernel_records(run: Callable[[Sequence[str]], Result]) -> tuple[list[Record] | None, str | None]:
-    """The records about NVIDIA's devices since the last boot in their order, or None and why they are not known."""
+    """Return the records about NVIDIA devices in this boot in order, or None and the reason why they are unknown."""
     trouble = []
     for argv, read in ((_JOURNAL, journal_records), (_DMESG, dmesg_records)):
         try:
@@ -35,7 +35,7 @@ def kernel_records(run: Callable[[Sequence[str]], Result]) -> tuple[list[Record]
         except CommandError as error:
             trouble.append(str(error))
             continue
-        # A journal without a single kernel message does not record them (in a container, or with ReadKMsg=no).
+        # A journal without any kernel message does not record them (in a container, or with ReadKMsg=no).
         if result.rc == 0 and (result.stdout.strip() or read is dmesg_records):
             return list(read(result.stdout)), None
         trouble.append(f"{argv[0]}: {result.said[:500] if result.rc else 'it has no messages of the kernel'}")
@@ -43,12 +43,12 @@ def kernel_records(run: Callable[[Sequence[str]], Result]) -> tuple[list[Record]
 
 
 def given_back(root: str) -> str:
-    """When GPUs were last given back after an isolation in this boot, empty if never; earlier errors are settled."""
+    """Return when GPUs were last released from isolation in this boot, empty if never. Earlier errors are settled."""
     found, _space, boot = text_or_nothing(root, GIVEN_BACK).strip().partition(" ")
-    # The errors of other boots are not read, and the clock may have been wrong then.
+    # Errors of other boots are not read, and the clock may have been wrong.
     return found if moment(found) is not None and boot in ("", boot_id(root)) else ""
 
 
 def boot_id(root: str = "/") -> str:
-    """Which boot of the host this is, empty if that is not known."""
+    """Return the id of the current boot, empty if unknown."""
     return text_or_nothing(root, "/proc/sys/kernel/random/boot_id").strip()

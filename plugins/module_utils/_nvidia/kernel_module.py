@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Loads NVIDIA's kernel module in the wanted version, with nouveau out of its way.
+"""Load NVIDIA's kernel module in the wanted version, after unloading nouveau.
 
-Judged by /proc/driver/nvidia/version alone: /proc/modules says nothing of the version, and modprobe succeeds for a
-module that then finds no device.
+Only /proc/driver/nvidia/version is reliable: /proc/modules has no version, and modprobe succeeds even if the module
+finds no device.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ OPEN, PROPRIETARY = "open", "proprietary"
 _VERSION_FILE = "/proc/driver/nvidia/version"
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  ..." or "... UNIX Open Kernel Module for x86_64  580..."
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
-# In the order in which they can be removed: what uses another module comes before it.
+# In the order of removal: a module comes before the modules that it uses.
 _MODULES = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia_peermem", "gdrdrv", "nvidia_fs", "nvidia")
-# Containers are given device nodes of these, too: the CDI specification names them.
+# The CDI specification also gives containers the device nodes of these modules.
 _COMPANIONS = {"nvidia_modeset": "/dev/nvidia-modeset", "nvidia_uvm": "/dev/nvidia-uvm"}
-# Modules of others among them: who loaded them does not do so again by himself.
+# Modules from other software; whatever loaded them does not load them again by itself.
 _FURTHER = tuple(name for name in _MODULES if name not in ("nvidia", *_COMPANIONS))
 
 
-# What modprobe says -> what to do. The kernel's words for an error number come with "could not insert 'nvidia'".
+# Error messages of modprobe -> advice. The kernel's text for an error number follows "could not insert 'nvidia'".
 _ENROLL = "enroll DKMS's key (mokutil --import {key_file}, then reboot and confirm at the console)"
 _REFUSALS = (
     (
@@ -104,7 +104,7 @@ _REFUSALS = (
 
 
 def parse_version(text: str) -> str:
-    """The loaded version from /proc/driver/nvidia/version, empty when there is none in it."""
+    """Return the loaded version from /proc/driver/nvidia/version, empty if there is none."""
     match = _VERSION.search(text)
     return match.group(1) if match else ""
 
@@ -115,7 +115,7 @@ def parse_modules(text: str) -> str:
 
 
 def advice(said: str, release: str, key_file: str) -> str:
-    """Return what to do when modprobe refuses, by its words; ``key_file`` is the file with DKMS's key."""
+    """Return the advice for an error message of modprobe; ``key_file`` is the file with DKMS's key."""
     for words, do in _REFUSALS:
         if re.search(words, said, re.IGNORECASE):
             return do.format(release=release, key_file=key_file)
@@ -124,7 +124,7 @@ def advice(said: str, release: str, key_file: str) -> str:
 
 @dataclass
 class Outcome:
-    """``reason`` says why a reboot is required, in a sentence; ``modules`` were unloaded with the driver's own."""
+    """``reason`` is a sentence why a reboot is required; ``modules`` were unloaded together with the driver's own."""
 
     changed: bool = False
     loaded_before: str = ""
@@ -152,9 +152,11 @@ class Driver:
         return {line.split(" ", 1)[0] for line in (read_text(under(self._root, "/proc/modules")) or "").splitlines()}
 
     def ensure(self, version: str, blacklist: str, further: Sequence[str] = (), modules: str = "") -> Outcome:
-        """Load the driver, of the kind ``modules`` if that is given. ``further`` modules only cause warnings.
+        """Load the driver, with ``modules`` of that kind if given.
 
-        Raises DomainError when the module can't be loaded for a reason that a reboot would not cure."""
+        Failures to load ``further`` modules are only warnings.
+        Raise DomainError if the module can't be loaded and a reboot would not help.
+        """
         before = self.loaded_version()
         outcome = Outcome(loaded_before=before, loaded_version=before)
         for release in self._old_initramfs(blacklist):
@@ -165,7 +167,7 @@ class Driver:
                     f"keeping nouveau out of the initial ramdisk of {release}",
                 )
         if before == version and modules in ("", parse_modules(self._loaded())):
-            # A run that was interrupted may have loaded the first module only.
+            # An interrupted run may have loaded only the first module.
             missing = self._missing_companions()
             outcome.changed |= bool(missing)
             if not self._check:
@@ -183,7 +185,7 @@ class Driver:
         return outcome
 
     def remove(self) -> Outcome:
-        """Unload whatever version is loaded, unless it is in use, which ``reboot_required`` reports."""
+        """Unload the loaded driver; ``reboot_required`` is set if it is in use."""
         before = self.loaded_version()
         outcome = Outcome(changed=bool(before), loaded_before=before)
         if before and not self._check:
@@ -236,7 +238,7 @@ class Driver:
 
     def _unload(self, loaded: set[str], outcome: Outcome) -> Result:
         outcome.modules = [name for name in _FURTHER if name in loaded]
-        # A container shows its host's list, in which they may be missing.
+        # In a container, the host's modules may be missing from the list.
         names = [name for name in _MODULES if name in loaded] or ["nvidia_uvm", "nvidia_modeset", "nvidia"]
         for name in names:
             result = self._runner.run(["modprobe", "-r", name])
@@ -263,10 +265,10 @@ class Driver:
         self._load_companions(_COMPANIONS, version)
 
     def _old_initramfs(self, blacklist: str) -> list[str]:
-        """Return the kernels whose initial ramdisk was made before the blacklist, on a host where that matters.
+        """Return the kernels whose initial ramdisk contains nouveau and is older than the blacklist.
 
-        These are the running kernel and the newest one, which boots next: ``update-initramfs -u`` alone would renew
-        only the latter.
+        The running kernel and the newest one, which boots next, are checked; ``update-initramfs -u`` alone would only
+        update the newest.
         """
         if not blacklist or self._runner.find("update-initramfs") is None:
             return []
@@ -275,7 +277,7 @@ class Driver:
         modules = {
             release: read_text(under(self._root, f"/lib/modules/{release}/modules.dep")) or "" for release in images
         }
-        # DKMS keeps copies of initial ramdisks in /boot, too.
+        # DKMS also keeps copies of initial ramdisks in /boot.
         kernels = sorted(filter(modules.get, images), key=functools.cmp_to_key(compare_versions))
         return [
             release
@@ -285,9 +287,9 @@ class Driver:
         ]
 
     def _reasons(self, begun: float, said: str) -> str:
-        """What to do: by the kernel's reasons if the module found no GPU, else by what modprobe said."""
+        """Return advice from the kernel log if the module found no GPU, otherwise from modprobe's message."""
         records = kernel_records(self._runner.run)[0] if "No such device" in said else None
-        # The kernel's clock may run a little behind.
+        # The kernel's clock may be slightly behind.
         found = [each for each in read_messages(records or [], begun - 1) if not each.switch]
         if not found:
             return advice(said, self._release, certificate(self._root))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Records of the kernel log about NVIDIA's devices, from journalctl's JSON or dmesg's text. Pure, and total."""
+"""Read records about NVIDIA devices from journalctl's JSON or dmesg's text. Pure functions; any text is accepted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-# The text of a record, which may have several lines, and its time in seconds or None.
+# Text of a record, possibly of several lines, and its time in seconds or None.
 Record = tuple[str, "float | None"]
-# Longer records are none of the driver's.
+# The driver writes no longer records.
 LONGEST = 2000
-# What stands between the words of a message over several lines.
+# Separators between the words of a message that spans several lines.
 BROKEN = re.compile(r"(?:\s|NVRM:){1,99}")
 
 _OURS = re.compile(r"NVRM|SXid|nvidia|nouveau|Nvlink", re.IGNORECASE)
@@ -25,16 +25,16 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)[,.](\d{1,6})([+-]\d\d:?\d\d
 
 
 def journal_records(text: str) -> Iterator[Record]:
-    """The records in the output of C(journalctl --output=json), one object a line.
+    """Return the records in the output of ``journalctl --output=json``, one object per line.
 
-    Only what the kernel wrote counts, or root in its name (a daemon that hands the kernel log on): any user may write
-    into the journal under the kernel's name.
+    Only messages from the kernel count, or from root under the kernel's identifier (a daemon that forwards the kernel
+    log): any user may write to the journal with that identifier.
     """
     return (record for record in map(_journal_line, text.split("\n")) if record)
 
 
 def dmesg_records(text: str) -> Iterator[Record]:
-    """The lines of dmesg, with C(--time-format iso) with their times. A record of several lines comes line by line."""
+    """Return dmesg's lines, with times if ``--time-format iso`` was used. Each line of a record is separate."""
     return ((line, _iso(line)) for line in text.split("\n"))
 
 
@@ -54,7 +54,7 @@ def _journal_line(line: str) -> Record | None:
 
 
 def _message(value: Any) -> str:
-    """A text, or the bytes of one that journalctl takes for binary; with several fields of the name, the first."""
+    """Return a text, or decode bytes that journalctl considers binary; the first value if the field is repeated."""
     if isinstance(value, list) and value and all(isinstance(each, int) and 0 <= each < 256 for each in value):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, list) and value:

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods of a host hold GPUs right now, from kubelet's own records and the kernel, without any API.
+"""Find the pods that hold GPUs on this host, from the kubelet's files and the kernel, without an API.
 
-Kubelet writes who got which device of a plugin to ``device-plugins/kubelet_internal_checkpoint``, and who got which
-device by a claim to ``dra_manager_state``. It forgets a pod only some time after its end, so a pod counts while a
-process lives in its cgroup.
+The kubelet records devices of plugins in ``device-plugins/kubelet_internal_checkpoint`` and devices of claims in
+``dra_manager_state``. It removes a pod from them only some time after the pod's end, so a pod only counts if a process
+exists in its cgroup.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .._errors import DomainError
 from .._json import as_object, as_objects, needed_text, read_object
 
 _CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
-# https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/cm/dra/state/checkpoint.go
+# Source: https://github.com/kubernetes/kubernetes/blob/master/pkg/kubelet/cm/dra/state/checkpoint.go
 _CLAIMS = "dra_manager_state"
 _EMPTY_DIRS = "volumes/kubernetes.io~empty-dir"
 _POD_CGROUP = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
@@ -31,11 +31,10 @@ _POD_CGROUP = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}
 
 @dataclass
 class Pod:
-    """``devices`` are the plugin's ids, such as GPU UUIDs; the names are empty when kubelet's logs are gone.
+    """A pod with GPUs; ``devices`` are the plugin's ids, such as GPU UUIDs.
 
-    A device that was got by a claim is ``DRIVER/POOL/DEVICE``, and its resource is the driver.
-
-    ``empty_dirs`` names its volumes of the kind emptyDir, whose contents end with the pod.
+    ``namespace`` and ``name`` are empty if the kubelet's logs are gone. A device of a claim is ``DRIVER/POOL/DEVICE``,
+    its resource is the driver. ``empty_dirs`` names the pod's emptyDir volumes, which are deleted with the pod.
     """
 
     uid: str
@@ -47,7 +46,7 @@ class Pod:
 
 
 def parse_checkpoint(text: str, prefix: str = "nvidia.com/") -> list[Pod]:
-    """Pods with devices of the resources that begin with ``prefix``, by uid. Raises DomainError for other text."""
+    """Return pods with devices of resources with this prefix, sorted by uid. Raise DomainError for other text."""
     try:
         entries = (json.loads(text).get("Data") or {}).get("PodDeviceEntries") or []
         pods: dict[str, Pod] = {}
@@ -62,10 +61,10 @@ def parse_checkpoint(text: str, prefix: str = "nvidia.com/") -> list[Pod]:
 
 
 def parse_claims(text: str) -> list[Pod]:
-    """Pods with claims to which NVIDIA's DRA driver gave devices, by uid. Raises DomainError for other text."""
+    """Return pods with claims for devices of NVIDIA's DRA driver, sorted by uid. Raise DomainError for other text."""
     what = "the kubelet's record of claims"
     record = read_object(text, what)
-    # Up to Kubernetes 1.31 the record had another form, for an API version that is not read here.
+    # Up to Kubernetes 1.31 the record had another format, for an API version that is not supported.
     if "Data" not in record and "entries" in record:
         return []
     pods: dict[str, Pod] = {}
@@ -82,9 +81,9 @@ def parse_claims(text: str) -> list[Pod]:
 
 
 def held(pods: Iterable[Pod]) -> dict[str, str]:
-    """Device of a plugin -> ``namespace/name`` of the pod that holds it, of those whose names are known.
+    """Return device -> ``namespace/name`` of the pod that holds it, if the name is known.
 
-    Of a device that was got by a claim, kubelet has no UUID.
+    Devices of claims are omitted; the kubelet does not record their UUIDs.
     """
     return {
         device: f"{pod.namespace}/{pod.name}"
@@ -96,19 +95,19 @@ def held(pods: Iterable[Pod]) -> dict[str, str]:
 
 
 def _ids(devices: Any) -> Iterable[str]:
-    # By NUMA node since Kubernetes 1.20.
+    # Grouped by NUMA node since Kubernetes 1.20.
     if isinstance(devices, dict):
         return [str(item) for ids in devices.values() for item in ids]
     return [str(item) for item in devices]
 
 
 def pods_of_cgroup(text: str) -> set[str]:
-    """The pod uids in a ``/proc/PID/cgroup``. The systemd driver writes ``_`` where a uid has ``-``."""
+    """Return the pod uids in a ``/proc/PID/cgroup``. The systemd cgroup driver writes ``_`` instead of ``-``."""
     return {match.replace("_", "-") for match in _POD_CGROUP.findall(text)}
 
 
 def parse_log_directory(name: str) -> tuple[str, str, str] | None:
-    """(uid, namespace, name) from a directory of /var/log/pods, ``NAMESPACE_NAME_UID``."""
+    """Return (uid, namespace, name) from a directory name in /var/log/pods, ``NAMESPACE_NAME_UID``."""
     parts = name.split("_")
     return (parts[2], parts[0], parts[1]) if len(parts) == 3 else None
 
@@ -117,14 +116,14 @@ def running_pods(proc: Path) -> set[str]:
     found: set[str] = set()
     for entry in proc.iterdir():
         if entry.name.isdigit():
-            # Processes come and go.
+            # The process may have exited.
             with contextlib.suppress(OSError):
                 found |= pods_of_cgroup((entry / "cgroup").read_text(errors="replace"))
     return found
 
 
 def running_gpu_pods(kubelet_root: Path, proc: Path, logs: Path) -> list[Pod]:
-    """Raises DomainError when one of kubelet's records can't be read; a host without any has no such pod."""
+    """Return the running pods that hold GPUs. Raise DomainError if a record of the kubelet can't be read."""
     holders: dict[str, Pod] = {}
     for name, parse in ((_CHECKPOINT, parse_checkpoint), (_CLAIMS, parse_claims)):
         text = _text(kubelet_root / name)
@@ -144,7 +143,7 @@ def running_gpu_pods(kubelet_root: Path, proc: Path, logs: Path) -> list[Pod]:
 
 
 def _text(path: Path) -> str | None:
-    """The text of a record, None if there is none."""
+    """Return the text of a record, None if the file does not exist."""
     try:
         return path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
@@ -154,7 +153,7 @@ def _text(path: Path) -> str | None:
 
 
 def pod_names(logs: Path) -> dict[str, tuple[str, str]]:
-    """Pod uid -> (namespace, name), by the names of the directories with the pods' logs."""
+    """Return pod uid -> (namespace, name) from the names of the log directories."""
     if not logs.is_dir():
         return {}
     parsed = (parse_log_directory(entry.name) for entry in logs.iterdir())

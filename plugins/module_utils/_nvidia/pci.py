@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPUs of a host, its NVSwitches and NVLink bridges, without the driver."""
+"""Find a host's GPUs, NVSwitches and NVLink bridges without the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._files import under
 
 PASSED_THROUGH = "vfio-pci"
 _NVIDIA, _DISPLAY, _BRIDGE = "0x10de", "0x03", "0x0680"
-# The names of devices, of the package pci.ids; not every host has it.
+# Device names from the package pci.ids, which may be missing.
 _NAMES = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _NAME = re.compile(r"^\t([0-9a-f]{4})  (.*)$", re.MULTILINE)
 _VENDOR = re.compile(r"^10de .*\n((?:[\t#].*\n)*)", re.MULTILINE)
@@ -26,7 +26,7 @@ _MODEL = re.compile(r"(?:10de:|0x|10de:0x)([0-9a-f]{4})")
 def usable(
     gpus: Iterable[Mapping[str, Any]], ignored: Iterable[str]
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """Return the GPUs for Kubernetes, and those that are left out: ``ignored``, or reserved for virtual machines."""
+    """Return the GPUs for Kubernetes, and the others: ``ignored``, or reserved for virtual machines."""
     entries = [str(entry) for entry in ignored]
     found: tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]] = ([], [])
     for gpu in gpus:
@@ -35,14 +35,14 @@ def usable(
 
 
 def left_out(root: str, ignored: Iterable[str]) -> set[str]:
-    """Return the PCI addresses of the GPUs that are left out, in the kernel's form, of those without a device, too."""
+    """Return the PCI addresses of excluded GPUs in the kernel's form, including ignored addresses without a device."""
     entries = [str(entry) for entry in ignored]
     found = {str(gpu["address"]) for gpu in usable(gpus(root)[0], entries)[1]}
     return {address for address in (*map(address_of, entries), *found) if address}
 
 
 def selects(entry: str, gpu: Mapping[str, Any]) -> bool:
-    """Whether an entry of cluster_ignored_gpus means this GPU: by its address, its PCI ID, or a part of its name."""
+    """Return whether an entry of cluster_ignored_gpus matches a GPU by address, PCI ID, or part of its name."""
     wanted = entry.strip().lower()
     address = address_of(wanted)
     if address:
@@ -58,16 +58,16 @@ def selects(entry: str, gpu: Mapping[str, Any]) -> bool:
 
 
 def address_of(text: str) -> str:
-    """Return a PCI address in the kernel's form, ``0000:3b:00.0``; empty for what is not one."""
+    """Return a PCI address in the kernel's form, ``0000:3b:00.0``; empty if the text is not an address."""
     match = _ADDRESS.fullmatch(text.strip().lower())
     return f"{int(match[1] or '0', 16):04x}:{match[2]}" if match else ""
 
 
 def gpus(root: str) -> tuple[list[dict[str, Any]], int]:
-    """NVIDIA's display devices on the PCI bus, and the number of its NVSwitches.
+    """Return NVIDIA's display devices on the PCI bus and the number of NVSwitches.
 
-    A function of SR-IOV is a part of a GPU that is given to a virtual machine, and no GPU. The ``console`` is on the
-    GPU that the firmware used at boot.
+    SR-IOV virtual functions, which belong to virtual machines, are skipped. ``console`` marks the GPU that the firmware
+    used at boot.
     """
     found: list[dict[str, Any]] = []
     switches = 0
@@ -92,9 +92,10 @@ def gpus(root: str) -> tuple[list[dict[str, Any]], int]:
 
 
 def nvlink_bridges(root: str) -> list[str]:
-    """ConnectX devices that manage the NVSwitches of an NVLink 5 system (HGX B200, B300), which are not on PCI.
+    """Return the ConnectX devices that manage the NVSwitches of an NVLink 5 system (HGX B200, B300).
 
-    They name themselves SW_MNG in their vital product data, as NVIDIA's driver container looks for it.
+    Those NVSwitches are not on the PCI bus. The devices have SW_MNG in their vital product data; NVIDIA's driver
+    container uses the same test.
     """
     directory = under(root, "/sys/class/infiniband")
     found = []
@@ -109,7 +110,7 @@ def nvlink_bridges(root: str) -> list[str]:
 
 
 def _names(root: str) -> dict[str, str]:
-    """The names of NVIDIA's devices by their ID, ``0x1eb8``: "TU104GL [Tesla T4]"."""
+    """Return the names of NVIDIA's devices by ID, such as ``0x1eb8``: "TU104GL [Tesla T4]"."""
     for path in _NAMES:
         try:
             text = under(root, path).read_text(encoding="utf-8", errors="replace")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where nvidia-smi is, of a driver whose files lie below another directory than /. Pure."""
+"""Find nvidia-smi of a driver whose files are in a directory other than /. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib64")
 
 
 def nvidia_smi(root: str, executable: str = NVIDIA_SMI) -> tuple[str, dict[str, str]]:
-    """The program to call, and what its environment needs; with the root / it is ``executable``, and nothing."""
+    """Return the program and its environment variables; for the root / that is ``executable`` without variables."""
     base = root.rstrip("/")
     if not base:
         return executable, {}

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one declaration of how pods share a host's GPUs: its rules, and what it makes the host offer. Pure.
+"""Check the declaration of GPU sharing and derive the resources that a host offers. Pure functions.
 
-What the device plugin allows: README.md, "Shared Access to GPUs", and api/config/v1/{config,replicas}.go of
+Source of the device plugin's rules: README.md, "Shared Access to GPUs", and api/config/v1/{config,replicas}.go of
 k8s-device-plugin v0.19.0.
 """
 
@@ -18,7 +18,7 @@ from .._errors import DomainError
 
 GPU = "nvidia.com/gpu"
 MODES = ("exclusive", "time_slicing", "mps", "mig")
-# The name of the configuration that a node without the label gets.
+# Name of the configuration for nodes without the label.
 EXCLUSIVE = "exclusive"
 
 _KEYS = {
@@ -35,7 +35,7 @@ _LAYOUT = "a layout is all-PROFILE, a list of profiles, or a mapping from the in
 
 @dataclass(frozen=True)
 class Sharing:
-    """A valid declaration. ``layout`` is as it was written: its meaning depends on the GPUs."""
+    """A valid declaration. ``layout`` is unchanged, because its meaning depends on the GPUs."""
 
     mode: str = EXCLUSIVE
     replicas: int = 1
@@ -46,7 +46,7 @@ class Sharing:
 
     @property
     def name(self) -> str:
-        """The device plugin's configuration for this, as a label's value; the layout has no part in it."""
+        """The name of the device plugin's configuration, a valid label value; it does not depend on the layout."""
         if self.mode == "mig":
             return f"mig-{self.strategy}"
         if self.mode == EXCLUSIVE:
@@ -61,7 +61,7 @@ class Sharing:
 
 
 def problems(value: Any) -> list[str]:
-    """Everything that is wrong with a declaration by itself, as sentences without a period."""
+    """Return all errors in a declaration, as sentences without a period."""
     if not isinstance(value, Mapping):
         return [f"it is not a mapping with the key mode: {value!r}"]
     mode = value.get("mode", EXCLUSIVE)
@@ -131,7 +131,7 @@ def _entries(one: Any) -> list[Any]:
 
 
 def read(value: Any) -> Sharing:
-    """Raises DomainError with everything that is wrong."""
+    """Parse a declaration. Raise DomainError with all errors."""
     wrong = problems(value)
     if wrong:
         raise DomainError(f"Error while reading nvidia_device_plugin_sharing: {'; '.join(wrong)}")
@@ -147,7 +147,7 @@ def read(value: Any) -> Sharing:
 
 
 def layout_of(layout: Any, index: int) -> Any:
-    """What a GPU shall be cut into: ``all-PROFILE``, a list of profiles, or None for a whole GPU."""
+    """Return how to partition a GPU: ``all-PROFILE``, a list of profiles, or None for no partitioning."""
     if isinstance(layout, Mapping):
         layout = next((value for key, value in layout.items() if str(key) == str(index)), None)
     if isinstance(layout, str):
@@ -156,7 +156,7 @@ def layout_of(layout: Any, index: int) -> Any:
 
 
 def offers(sharing: Sharing, gpus: int, cut: Iterable[Sequence[str]]) -> dict[str, int]:
-    """Resource -> how much of it a host offers; ``cut`` has the profiles of each GPU that is cut."""
+    """Return resource -> amount that a host offers; ``cut`` has the profiles of each partitioned GPU."""
     parts = [list(profiles) for profiles in cut if profiles]
     whole = (gpus - len(parts)) * sharing.replicas
     found = {sharing.gpu_resource: whole} if whole else {}
@@ -167,17 +167,17 @@ def offers(sharing: Sharing, gpus: int, cut: Iterable[Sequence[str]]) -> dict[st
 
 
 def mig_resource(profile: str) -> str:
-    """The device plugin's name for a profile with strategy mixed (api/config/v1/resources.go)."""
+    """Return the device plugin's resource name of a profile for strategy mixed (api/config/v1/resources.go)."""
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
 def described(amounts: Mapping[str, int]) -> str:
-    """``nvidia.com/gpu 2, nvidia.com/mig-1g.5gb 7`` for a person."""
+    """Return the amounts for a message, such as ``nvidia.com/gpu 2, nvidia.com/mig-1g.5gb 7``."""
     return ", ".join(f"{name} {amounts[name]}" for name in sorted(amounts)) or "no GPU"
 
 
 def configuration(sharing: Sharing) -> dict[str, Any]:
-    """What is special in the device plugin's configuration file for this."""
+    """Return the settings in the device plugin's configuration file that depend on the declaration."""
     special: dict[str, Any] = {"flags": {"migStrategy": sharing.strategy}}
     if sharing.mode in ("time_slicing", "mps"):
         replicated = {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The key with which DKMS signs modules, and whether the firmware trusts it (Secure Boot)."""
+"""Find DKMS's key for signing modules, and whether the firmware trusts it (Secure Boot)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 from .._command import Runner
 from .._files import text_or_nothing, under
 
-# Where DKMS 3 looks for its certificate (its function prepare_signing): Ubuntu has the one of shim-signed.
+# Default certificates of DKMS 3 (its function prepare_signing); Ubuntu uses the one of shim-signed.
 _UBUNTU, _DEBIAN = "/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub"
 _CONFIGURATION = "/etc/dkms/framework.conf"
 _SETTING = re.compile(r"^[ \t]*mok_certificate=[\"']?([^\s\"'#]+)", re.MULTILINE)
 
 
 def certificate(root: str) -> str:
-    """Return the path of the certificate that DKMS signs with, which may not exist yet."""
+    """Return the path of the certificate that DKMS signs with; the file may not exist yet."""
     files = [_CONFIGURATION]
     directory = under(root, f"{_CONFIGURATION}.d")
     if directory.is_dir():
@@ -31,13 +31,13 @@ def certificate(root: str) -> str:
 
 
 def signing_key(runner: Runner, root: str) -> dict[str, Any]:
-    """Return ``certificate`` and whether it is ``enrolled``: None where that can't be found out."""
+    """Return ``certificate`` and whether it is ``enrolled``, None if unknown."""
     path = certificate(root)
     if not under(root, path).is_file():
         return {"certificate": path, "enrolled": False}
     if runner.find("mokutil") is None:
         return {"certificate": path, "enrolled": None}
-    # Its exit status differs between versions, its words do not.
+    # The exit status differs between versions of mokutil; the messages do not.
     result = runner.run(["mokutil", "--test-key", str(under(root, path))])
     words = f"{result.stdout}\n{result.stderr}"
     enrolled = True if "is already enrolled" in words else False if "is not enrolled" in words else None

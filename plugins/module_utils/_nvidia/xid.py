@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads NVIDIA's Xid messages in the kernel log, as journalctl's JSON or dmesg's text. Pure, and total.
+"""Read NVIDIA's Xid messages from journalctl's JSON or dmesg's text. Pure functions; any text is accepted.
 
-Forms of the message: observed from branch 173 (``NVRM: Xid (0003:00): 13, ...``) to 610, and kernel_rc.c and
-journal.c of github.com/NVIDIA/open-gpu-kernel-modules.
+Forms of the message: observed from branch 173 (``NVRM: Xid (0003:00): 13, ...``) to 610, and kernel_rc.c and journal.c
+of github.com/NVIDIA/open-gpu-kernel-modules.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _XID = re.compile(
     rf"NVRM:\s{{0,9}}Xid\s{{0,9}}\({_ADDRESS}(?:\s{{1,9}}GPU-I:\d{{1,3}})?(?:\s{{1,9}}GPU-CI:\d{{1,3}})?\)"
     r":\s{0,9}(?P<xid>\d{1,4})(?!\d)(?:,?\s{0,9}(?P<text>.*))?"
 )
-# The driver says this next to Xid 79, or in its place when it could not even write that. Before it has taken a GPU
-# into use it says it in one record of up to three lines, each with its own NVRM (rm_is_supported_device of osapi.c).
+# The driver writes this in addition to Xid 79, or instead of it if it could not write that. Before the driver has
+# initialized a GPU, it is one record of up to three lines, each with its own NVRM (rm_is_supported_device of osapi.c).
 _FALLEN = re.compile(
     rf"NVRM:\s{{0,9}}(?:The NVIDIA )?GPU (?:at )?{_ADDRESS}:?\s{{1,9}}"
     r"(?:\(PCI ID: [^)]{0,20}\) installed in this system )?(?P<text>(?:GPU )?has fallen off the bus.*)"
 )
 _BEGIN = re.compile(r"NVRM:\s{0,9}The NVIDIA GPU ")
 _MOST_LINES = 3
-# Within so many seconds a message next to Xid 79 is about the same event.
+# Within this many seconds, the message belongs to the same event as Xid 79.
 _SAME_EVENT_S = 5
-# So many messages of one number within so many seconds are more than an error that a link has corrected.
+# This many messages of one number within this many seconds are more than a link error that was corrected.
 _STORM, _STORM_TIME = 10, 60
 _PROCESS = re.compile(r"pid=(?P<pid>'[^']{0,40}'|[^,]{0,40}),\s{0,9}(?:name=(?P<name>[^,]{0,200})(?:,\s{0,9}|$))?")
 _RECOVERY = re.compile(r"recovery action changed from .{0,60}\) to 0x[0-9A-Fa-f]{1,8} \((?P<action>[^)]{1,60})\)")
@@ -43,9 +43,9 @@ _RECOVERY = re.compile(r"recovery action changed from .{0,60}\) to 0x[0-9A-Fa-f]
 
 @dataclass(frozen=True)
 class Event:
-    """One message. ``address`` has a domain of 8 digits and is in upper case; ``time`` is in seconds, or None.
+    """One message. ``address`` has an 8-digit domain and is in upper case; ``time`` is in seconds, or None.
 
-    ``companion``: the driver writes it next to Xid 79, about the same event.
+    ``companion``: the driver writes it in addition to Xid 79, about the same event.
     """
 
     xid: int
@@ -59,7 +59,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Finding:
-    """All messages of one number about one GPU. ``over``: the driver said later that the GPU needs nothing any more."""
+    """All messages of one number about one GPU. ``over``: the driver reported later that no recovery is needed."""
 
     xid: int
     address: str
@@ -92,7 +92,7 @@ class Finding:
 
 
 def read_message(line: str, time: float | None = None) -> Event | None:
-    """The Xid in a record of the kernel log, None for any other record. One of the driver's may have several lines."""
+    """Return the Xid in a record of the kernel log, which may have several lines; None for other records."""
     if len(line) > LONGEST or "NVRM:" not in line:
         return None
     match = _XID.search(line)
@@ -114,20 +114,20 @@ def read_message(line: str, time: float | None = None) -> Event | None:
 
 
 def read_journal(text: str) -> list[Event]:
-    """Events in the output of C(journalctl --output=json)."""
+    """Return the events in the output of ``journalctl --output=json``."""
     return list(read_records(journal_records(text)))
 
 
 def read_dmesg(text: str) -> list[Event]:
-    """Events in the output of dmesg, with C(--time-format iso) those with their times."""
+    """Return the events in dmesg's output, with times if ``--time-format iso`` was used."""
     return list(read_records(dmesg_records(text)))
 
 
 def findings(events: Iterable[Event], since: float | None = None) -> list[Finding]:
-    """What the events amount to, by GPU and number. Those before ``since`` are left out."""
+    """Summarize the events by GPU and number. Events before ``since`` are skipped."""
     kept = [event for event in events if since is None or event.time is None or event.time >= since]
     groups: dict[tuple[str, int], list[Event]] = {}
-    # Of each GPU the place of the last message that says that it needs nothing any more.
+    # For each GPU, the position of the last message that no recovery is needed.
     recovered: dict[str, int] = {}
     places: dict[tuple[str, int], int] = {}
     for place, event in enumerate(kept):
@@ -142,7 +142,7 @@ def findings(events: Iterable[Event], since: float | None = None) -> list[Findin
 
 
 def recovery_action(text: str) -> str | None:
-    """What the driver asks for now, by the message of Xid 154; None for any other message."""
+    """Return the requested recovery action in an Xid 154 message; None for other messages."""
     match = _RECOVERY.search(text)
     return match["action"] if match else None
 
@@ -150,7 +150,7 @@ def recovery_action(text: str) -> str | None:
 def _finding(group: list[Event], over: bool) -> Finding:
     last = group[-1]
     known = data.XIDS.get(last.xid) or data.Xid("a number that this collection does not know", data.LOOK_UP)
-    # Of the wish for a recovery only the last counts, of errors the worst.
+    # Only the last recovery request counts; of errors, the most severe.
     judged = [_judge(event, known) for event in (group[-1:] if last.xid == data.RECOVERY else group)]
     severity, advice = max(judged, key=lambda each: data.SEVERITIES.index(each[0]))
     if severity == data.INFO and last.xid in data.NVLINK5 and _is_storm(group):
@@ -187,7 +187,7 @@ def _judge(event: Event, known: data.Xid) -> tuple[str, str]:
 
 
 def _count(group: Sequence[Event]) -> int:
-    """The number of events: a companion of an Xid within seconds of it is none of its own."""
+    """Return the number of events; a companion within seconds of its Xid is not counted."""
     own = [event.time for event in group if not event.companion]
     return len(own) + sum(
         not any(None in (event.time, time) or abs((event.time or 0) - (time or 0)) <= _SAME_EVENT_S for time in own)
@@ -197,7 +197,7 @@ def _count(group: Sequence[Event]) -> int:
 
 
 def _is_storm(group: Sequence[Event]) -> bool:
-    """Whether so many of these events came within a minute; without times, whether there are so many of them."""
+    """Return whether there were at least _STORM events within a minute, or at all if they have no times."""
     times = sorted(event.time for event in group if event.time is not None)
     if not times:
         return len(group) >= _STORM
@@ -210,7 +210,7 @@ def _in_one_line(text: str) -> str:
 
 
 def read_records(records: Iterable[Record]) -> Iterator[Event]:
-    """The events in these texts, also of one whose lines come one by one, as dmesg shows them."""
+    """Yield the events in the records, including messages whose lines are separate records, as in dmesg."""
     lines: list[str] = []
     since: float | None = None
     for text, time in records:
@@ -218,7 +218,7 @@ def read_records(records: Iterable[Record]) -> Iterator[Event]:
         if _BEGIN.search(text):
             lines, since = [text], time
         elif lines and not event and "NVRM:" in text:
-            # Each line may have a time of its own.
+            # Each line may have its own time.
             lines.append(text[text.index("NVRM:") :])
             event = read_message("\n".join(lines), since)
         if event or len(lines) == _MOST_LINES:
@@ -238,7 +238,7 @@ def _name(text: str | None) -> str | None:
 
 
 def problems_of(found: Iterable[Finding]) -> Iterator[Problem]:
-    """Each critical one that is not over as a problem of its GPU, in words that stay the same from run to run."""
+    """Yield each current critical finding as a problem of its GPU, with a text that is identical in every run."""
     for each in found:
         if each.severity == data.CRITICAL and not each.over:
             yield Problem(f"xid_{each.xid}", f"Xid {each.xid}: {each.what}", "", "", each.advice)

@@ -1,11 +1,12 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the numbers of NVIDIA's Xid messages mean and what to do about each. Data and nothing else.
+"""Meaning of NVIDIA's Xid numbers and the action for each. Data only.
 
-Which action belongs to which number: NVIDIA's Xid catalog (the column "Resolution Bucket (Immediate Action)" of
-https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-09). For 56 to 58, 61, 65 and 81, which only
-older GPUs have and the catalog leaves out, the action is our own cautious choice; so are all words.
+Source of the actions: NVIDIA's Xid catalog (the column "Resolution Bucket (Immediate Action)" of
+https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, 2026-09). The catalog omits 56 to 58, 61, 65 and
+81, which only older GPUs have; for these the action is this project's own cautious choice. All descriptions are this
+project's own.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CATALOG = "https://docs.nvidia.com/deploy/xid-errors/"
 RESET, REBOOT, RESTART, SUPPORT, FIRMWARE = "reset", "reboot", "restart", "support", "firmware"
 CABLES, NVLINK, REMAP, UPDATE, NOTHING, LOOK_UP = "cables", "nvlink", "remap", "update", "nothing", "look_up"
 
-# Action -> (how bad an Xid is that asks for it, what to do).
+# Action -> (severity of an Xid with this action, advice).
 ACTIONS = {
     RESET: (CRITICAL, DO_RESET),
     REBOOT: (CRITICAL, DO_REBOOT),
@@ -45,8 +46,8 @@ ACTIONS = {
     LOOK_UP: (WARNING, f"Look it up in NVIDIA's catalog: {CATALOG}"),
 }
 
-# Of errors of NVLink that are not fatal each alone requires nothing. The catalog judges them by their status bits; runs
-# of NCCL were seen to end with many of them.
+# A single nonfatal NVLink error requires no action. The catalog judges these errors by their status bits; NCCL runs
+# were observed to fail with many of them.
 STORM = (
     WARNING,
     "Each of these errors alone requires no action, but so many of them can end programs that use NVLink. Check the "
@@ -57,7 +58,7 @@ STORM = (
 
 @dataclass(frozen=True)
 class Xid:
-    """``what`` is its meaning in a few words, ``action`` a key of ACTIONS."""
+    """``what`` is a short description, ``action`` a key of ACTIONS."""
 
     what: str
     action: str
@@ -144,7 +145,7 @@ XIDS = {
     171: Xid("location of an uncorrectable memory error (DRAM)", LOOK_UP),
     172: Xid("location of an uncorrectable memory error (SRAM)", LOOK_UP),
 }
-# Since NVLink 5 the same number is fatal or not, which the message says.
+# Since NVLink 5, errors of one number may be fatal or not; the message shows which.
 NVLINK5 = range(144, 151)
 RECOVERY = 154
 LOST = 79

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asks nvidia-smi in several forms, recognises each answer by its content, and makes one picture of them."""
+"""Query nvidia-smi in several formats, recognize each answer by its content, and merge the answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .table import TABLE_START, read_table
 from .topology import read_topology
 from .values import MOST_GPUS, Reading, clean
 
-# Fields of one group came with the same drivers.
+# Fields of one group were introduced with the same driver version.
 _QUERY = (
     ("count", "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total", "memory.used"),
     ("persistence_mode", "compute_mode", "temperature.gpu", "power.draw", "power.limit", "utilization.gpu"),
@@ -33,7 +33,7 @@ _QUERY = (
     ("fabric.state", "fabric.status"),
     ("gpu_recovery_action",),
 )
-# nvidia-smi's own reasons for its statuses 8 and 10 have three lines.
+# The messages for the exit statuses 8 and 10 have three lines.
 _WRAPPED = re.compile(
     r"insufficiently powered\.\nThis may be [^\n]{1,80}\nattached, or [^\n]{1,80}"
     r"|: The NVIDIA kernel\n(?:(?:[^\n:]{1,80}\n){0,3}?[^\n:]{1,80}this issue\.|[^\n:]{1,80})"
@@ -43,7 +43,7 @@ _BAD_FIELD = re.compile(r'Field "([^"]{1,80})" is not a valid field')
 
 @dataclass(frozen=True)
 class Attempt:
-    """One call. ``rc`` is None when there was none to get; ``failure`` is the state its words stand for."""
+    """One call of nvidia-smi. ``rc`` is None if it did not finish; ``failure`` is the state that its message means."""
 
     reading: Reading
     rc: int | None
@@ -56,7 +56,7 @@ class Attempt:
 
 
 def read(text: str) -> Reading:
-    """Total: every text is a Reading, whatever it was printed for; one without data has the kind V(message)."""
+    """Parse any output of nvidia-smi; output without data has the kind ``message``."""
     reading = _recognised(_WRAPPED.sub(lambda match: match[0].replace("\n", " "), clean(text)))
     if max(len(reading.gpus), reading.attached or 0) > MOST_GPUS:
         reading.gpus, reading.attached, reading.complete = reading.gpus[:MOST_GPUS], None, False
@@ -83,7 +83,7 @@ def _recognised(text: str) -> Reading:
 
 
 class NvidiaSmi:
-    """``run`` takes arguments and gives a Result, or raises a CommandError."""
+    """Reads the GPUs. ``run`` takes arguments, and returns a Result or raises CommandError."""
 
     def __init__(self, run: Callable[[Sequence[str]], Result]) -> None:
         self._run = run
@@ -99,7 +99,7 @@ class NvidiaSmi:
                     break
                 ask()
         elif "mig" in gather and any(gpu["mig"]["devices"] for gpu in first.reading.gpus):
-            # Only -L has the profiles, and the UUIDs of MIG devices with every driver.
+            # Only -L prints the profiles, and the UUIDs of MIG devices with every driver.
             self._ask(["-L"])
         readings = list({id(attempt.reading): attempt.reading for attempt in self._attempts}.values())
         gpus = merge(readings)
@@ -124,14 +124,14 @@ class NvidiaSmi:
         }
 
     def _host_problems(self, readings: Sequence[Reading]) -> list[Problem]:
-        """What concerns all GPUs of a host whose driver answers."""
+        """Return the problems that concern all GPUs although the driver works."""
         if any(each.cuda_failed for each in readings) and not any(each.cuda_version for each in readings):
             return [Problem("cuda_unavailable", "CUDA Version: ERR! (nvidia-smi can't load libcuda)", "", "", DO_CUDA)]
         return []
 
     def _topology(self, found: str) -> dict[str, Any] | None:
         if found not in state.FINAL:
-            # Not every driver and platform knows it, which says nothing about the GPUs.
+            # Not every driver and platform supports it; that is no problem of the GPUs.
             return self._ask(["topo", "-m"]).reading.topology
         return None
 
@@ -147,7 +147,7 @@ class NvidiaSmi:
         except CommandError as error:
             attempt = Attempt(Reading("message"), error.fields.get("rc"), str(error), state.UNREADABLE)
         else:
-            # A program that prints the same again has not said it twice.
+            # Identical output is parsed only once.
             reading = self._known.get(result.stdout) or read(result.stdout)
             self._known[result.stdout] = reading
             said = "\n".join([*reading.messages, result.stderr.strip()]).strip()
@@ -159,7 +159,7 @@ class NvidiaSmi:
         return attempt
 
     def query(self) -> None:
-        """Ask for the CSV with all fields that this version of nvidia-smi knows."""
+        """Query CSV with all fields that this version of nvidia-smi knows."""
         groups = list(_QUERY)
         while groups:
             fields = [field for group in groups for field in group]
@@ -167,7 +167,7 @@ class NvidiaSmi:
             unknown = _BAD_FIELD.search(attempt.said)
             if not unknown or unknown[1] not in fields:
                 return
-            # This driver is older, or newer, than that field.
+            # This driver does not know the field, because it is older or newer.
             groups = [group for group in groups if unknown[1] not in group]
             self._attempts.pop()
 

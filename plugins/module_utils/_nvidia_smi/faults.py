@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with a GPU by nvidia-smi's account, each with its kind and what to do about it. Pure."""
+"""Recognize problems of a GPU in nvidia-smi's output, each with its kind and advice. Pure functions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DO_LICENSE = (
     "has a free license. Without a license a vGPU is slowed down, and CUDA programs may fail after a while."
 )
 
-# Kind -> what to do.
+# Kind -> advice.
 REMEDIES = {
     LOST: DO_REBOOT,
     RESET: DO_RESET,
@@ -61,19 +61,19 @@ def fault(kind: str, what: str) -> Problem:
 
 
 def fields(problem: Problem) -> dict[str, str]:
-    """The problem of a GPU as the module returns it."""
+    """Return the problem as the module returns it."""
     return {"kind": problem.kind, "what": problem.what, "do": problem.do}
 
 
 def of_words(words: str) -> Problem:
-    """What nvidia-smi says of a GPU. Its words are all that there is to tell the kind by."""
+    """Return the problem for a message of nvidia-smi about a GPU; only the message shows its kind."""
     return fault(hopeless(words) or ("reset_advised" if "reset" in words.lower() else "gpu_fault"), words)
 
 
 def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()) -> list[Problem]:
-    """What stands in the place of values (each with the name of its field) and says that the GPU is not well.
+    """Return problems for error messages in place of values; each value has the name of its field.
 
-    In the fields ``numbers`` also what begins as a number and is none: it was damaged on its way.
+    In the fields ``numbers``, a text that starts like a number but is not one is damaged and also a problem.
     """
     found = []
     for label, raw in values:
@@ -86,7 +86,7 @@ def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()
 
 
 def troubles(raws: Iterable[str | None]) -> list[Problem]:
-    """Those words that say wherever they stand that the whole GPU can't be read."""
+    """Return problems for messages that the whole GPU can't be read, in any field."""
     found = [bare(raw) for raw in raws]
     return [of_words(text) for text in dict.fromkeys(found) if text.lower() in WHOLE_GPU]
 
@@ -94,9 +94,10 @@ def troubles(raws: Iterable[str | None]) -> list[Problem]:
 def health(
     recovery: str | None, reset: bool | None, fabric: Mapping[str, str | None], memory: Mapping[str, bool | None]
 ) -> list[Problem]:
-    """What is wrong with a GPU by its own account. ``fabric`` has state, status, summary and others of its health.
+    """Return the problems that a GPU reports itself.
 
-    ``memory``: whether pages or rows wait to be taken out of use (pending), and whether that went wrong (failure).
+    ``fabric`` contains state, status, summary and further health values. ``memory``: whether pages or rows are waiting
+    to be retired or remapped (pending), and whether that failed (failure).
     """
     found, wanted = [], word(recovery)
     if wanted:
@@ -122,7 +123,7 @@ def health(
 
 
 def license_problems(virtualization: str | None, status: str | None) -> list[Problem]:
-    """Whether a vGPU has no license. Other GPUs have a status too, which means nothing for CUDA."""
+    """Return a problem if a vGPU has no license. The status of other GPUs is irrelevant for CUDA."""
     mode, known = bare(virtualization).upper(), word(status)
     if known is None or mode not in ("", "VGPU") or not known.lower().startswith(("unlicensed", "expired")):
         return []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the short forms of nvidia-smi: C(-L) and C(--version)."""
+"""Parse the short formats of nvidia-smi: ``-L`` and ``--version``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_list(text: str) -> bool:
 
 
 def read_list(text: str) -> Reading:
-    """C(nvidia-smi -L): GPUs, and below each its MIG devices."""
+    """Parse ``nvidia-smi -L``: GPUs, each followed by its MIG devices."""
     reading = Reading("list", complete=True)
     for line in short_lines(text):
         if len(reading.gpus) > MOST_GPUS:
@@ -40,13 +40,13 @@ def read_list(text: str) -> Reading:
             reading.gpus[-1]["mig"]["devices"].append(device)
         elif line.strip():
             reading.messages.append(line.strip())
-    # A line that has only a part of what the others have was damaged.
+    # A line with only some parts of the format is damaged.
     reading.complete = not any(_PART.match(line) for line in reading.messages)
     return reading
 
 
 def read_version(text: str) -> Reading:
-    """C(nvidia-smi --version): versions only."""
+    """Parse ``nvidia-smi --version``, which prints only versions."""
     reading = Reading("version", complete=True)
     for line in short_lines(text):
         match = _LABELLED.fullmatch(line)

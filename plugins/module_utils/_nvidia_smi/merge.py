@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes one list of GPUs from what several texts of nvidia-smi say, each GPU in its place."""
+"""Merge the GPUs in several outputs of nvidia-smi into one ordered list."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _IDENTITY = ("pci_bus_id", "index", "uuid")
 
 
 def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
-    """One list of GPUs; what an earlier reading doesn't know is taken from a later one, field by field.
+    """Return one list of GPUs; values that an earlier reading lacks are taken from later ones, field by field.
 
-    A GPU that is only complained about is in it too, and one that is left out between the others.
+    GPUs that only appear in error messages, and GPUs missing between others, are included.
     """
     known = _Gpus()
     for reading in readings:
@@ -34,7 +34,7 @@ def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
 
 
 class _Gpus:
-    """GPUs that are known by PCI address, by index, or by UUID, which two may share where somebody masked them."""
+    """GPUs by PCI address, index or UUID. Two GPUs may have the same UUID if it was masked."""
 
     def __init__(self) -> None:
         self._all: list[dict[str, Any]] = []
@@ -61,9 +61,10 @@ class _Gpus:
         return None
 
     def in_order(self, attached: int, listed: bool) -> list[dict[str, Any]]:
-        """By index, which nvidia-smi gives in the order of PCI addresses; one without gets the place left for it.
+        """Return the GPUs by index; nvidia-smi numbers them in the order of PCI addresses.
 
-        ``listed``: some text lists GPUs, so that those which are not known can be told from those which are not there.
+        A GPU without an index gets the free one. ``listed``: an output lists GPUs, so that missing GPUs can be
+        recognized.
         """
         if listed:
             self._number(attached)
@@ -84,7 +85,7 @@ class _Gpus:
             nameless[0]["index"] = free[0]
 
     def _complete(self, attached: int) -> None:
-        """Where all indices are known, so are those that are missing."""
+        """Add the missing GPUs if all indexes of the others are known."""
         indices = {gpu["index"] for gpu in self._all}
         if None in indices or len(indices) < len(self._all):
             return

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads C(nvidia-smi -q -x) (nvsmi_device_v10 to v13, also without DOCTYPE) and the same log as indented text."""
+"""Parse ``nvidia-smi -q -x`` (nvsmi_device_v10 to v13, also without DOCTYPE) and the same log as indented text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ XML_START = "<nvidia_smi_log"
 XML_END = "</nvidia_smi_log>"
 TEXT_START = "NVSMI LOG"
 
-# Characters that are parsed at a time, and more levels of elements than any log has.
+# Number of characters parsed at a time, and an upper limit for the depth of elements.
 _PIECE, _DEEPEST = 1 << 16, 50
 
 _TEXT_GPU = re.compile(r"GPU ([0-9A-Fa-f:.]+)$")
@@ -41,13 +41,13 @@ _PROLOG = re.compile(r"\s*<[?!]")
 _TEMPERATURE = ("temperature/gpu_temp", "temperature/gpu_current_temp")
 _UTILIZATION = ("utilization/gpu_util", "utilization/gpu")
 _READINGS = ("gpu_power_readings", "power_readings")
-# The draw of this moment before its average; drivers know one of them, or both.
+# The current draw is preferred to the average; drivers print one or both.
 _DRAWS = ("power_draw", "instant_power_draw", "instantaneous_power_draw", "average_power_draw")
-# 610 put the limit one level below.
+# Since 610 the limit is one level deeper.
 _LIMITS = ("gpu_ceiling_power_limit/current_power_limit", "current_power_limit", "power_limit", "enforced_power_limit")
 _DRAW = tuple(f"{readings}/{draw}" for readings in _READINGS for draw in _DRAWS)
 _LIMIT = tuple(f"{readings}/{limit}" for readings in _READINGS for limit in _LIMITS)
-# The name of the product that a vGPU is licensed for; before branch 440 it was called GRID.
+# The product that a vGPU is licensed for; it was called GRID before branch 440.
 _LICENSED = ("vgpu_software_licensed_product", "grid_licensed_product")
 _FAULTY = {
     "name": ("product_name",),
@@ -62,7 +62,10 @@ _NUMBERS = ("memory", "temperature", "power", "utilization")
 
 
 def read_xml(text: str) -> Reading:
-    """As many GPUs as the text holds in full; ``complete`` when it was not cut off. Nothing else is ever loaded."""
+    """Return all GPUs that are complete in the text; ``complete`` is False if it is truncated.
+
+    Nothing else is loaded.
+    """
     reading = Reading("xml")
     start = text.find(XML_START)
     end = text.find(XML_END, start)
@@ -87,7 +90,7 @@ def read_xml(text: str) -> Reading:
 
 
 def _events(body: str) -> Iterator[tuple[str, Element]]:
-    # The prolog with its DOCTYPE was left out, so no entity can be declared.
+    # The prolog with its DOCTYPE was removed, so no entity can be declared.
     parser: Any = XMLPullParser(["start", "end"])
     try:
         for start in range(0, len(body), _PIECE):
@@ -98,7 +101,7 @@ def _events(body: str) -> Iterator[tuple[str, Element]]:
 
 
 def read_text(text: str) -> Reading:
-    """The log as C(nvidia-smi -q) prints it."""
+    """Parse the text format of ``nvidia-smi -q``."""
     reading = Reading("query_text")
     before, _start, log = text.partition(TEXT_START)
     reading.messages = [line.strip() for line in before.split("\n") if line.strip("= ")]
@@ -132,14 +135,14 @@ def read_text(text: str) -> Reading:
 
 
 def _whole(element: Element) -> bool:
-    """Whether a GPU in the text was not cut off: nothing marks its end, but its processes stand there."""
+    """Return whether a GPU's text is complete. Nothing marks the end, but the processes come last."""
     end = element.find("processes")
     middle = [element.findtext(path) for path in ("product_name", "gpu_uuid", "fb_memory_usage/total")]
     return end is not None and bool(end.text or len(end)) and all(middle)
 
 
 def _heading(reading: Reading, tag: str, text: str | None) -> bool:
-    """Take a line of the head of the log; False for a damaged number (610 has words for names that it gave up)."""
+    """Read a line of the log's header; return False for a damaged number. 610 prints words for deprecated names."""
     found: Any
     if tag in ("driver_version", "kmd_version"):
         found = reading.driver_version = reading.driver_version or version(text)
@@ -154,7 +157,7 @@ def _heading(reading: Reading, tag: str, text: str | None) -> bool:
 
 
 def _number(reading: Reading) -> None:
-    # The log has no index; its GPUs stand in the order of their indices, if none is left out.
+    # The log has no indexes; GPUs are in the order of their indexes if none is missing.
     if reading.attached == len(reading.gpus) and not any(complaint(line[:1000]) for line in reading.messages):
         for index, gpu in enumerate(reading.gpus):
             gpu["index"] = index
@@ -162,7 +165,7 @@ def _number(reading: Reading) -> None:
 
 def _gpu(element: Element, address: str | None) -> dict[str, Any]:
     def get(*paths: str) -> str | None:
-        """The first of these that is known, else the first that is there."""
+        """Return the first known value, otherwise the first value that exists."""
         raws = [element.findtext(path) for path in paths]
         known = [raw for raw in raws if word(raw) is not None]
         return known[0] if known else next((raw for raw in raws if raw is not None), None)
@@ -262,7 +265,7 @@ def _process(element: Element) -> dict[str, Any]:
 
 
 def _text_processes(element: Element | None) -> list[dict[str, Any]]:
-    """In the text the instances of a process stand before it, and what it is stands below it."""
+    """Return the processes in the text format: a process's instances come before it, its details below it."""
     found = []
     instances: dict[str, str | None] = {}
     for part in element if element is not None else ():

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the CSV of nvidia-smi with its header: GPUs (C(--query-gpu)) and processes (C(--query-compute-apps))."""
+"""Parse nvidia-smi's CSV with header: GPUs (``--query-gpu``) and processes (``--query-compute-apps``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .values import (
 
 _COLUMN = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[A-Za-z%/]+\])?")
 _KNOWN_COLUMNS = {"uuid", "gpu_uuid", "index", "name", "gpu_name", "pci.bus_id", "gpu_bus_id", "driver_version", "pid"}
-# Rows of these are no list of the GPUs: they name those that are in use, or have a bad page.
+# The rows of these queries are not a list of all GPUs, only of GPUs in use or with a retired page.
 _OTHER_QUERIES = {"pid", "retired_pages.address", "retired_pages.cause"}
 _FREE_TEXT = ("process_name", "name", "gpu_name")
 
@@ -42,7 +42,7 @@ _FAULTY = {
 
 
 def csv_header(text: str) -> int | None:
-    """The number of the line that names the columns of a CSV, None when there is none."""
+    """Return the number of the line with the CSV header, None if there is none."""
     for place, line in enumerate(text.split("\n", 200)[:200]):
         cells = [cell.strip() for cell in line.split(",")]
         if all(_COLUMN.fullmatch(cell) for cell in cells) and _KNOWN_COLUMNS & {c.split(" ")[0] for c in cells}:
@@ -51,7 +51,7 @@ def csv_header(text: str) -> int | None:
 
 
 def read_csv(text: str, header: int) -> Reading:
-    """CSV with a header, read by the names in it; a line that doesn't fit them is no data."""
+    """Parse CSV by the column names in its header; lines that do not fit are messages."""
     lines = text.split("\n")
     columns = [cell.strip().split(" ")[0] for cell in lines[header].split(",")]
     processes = "pid" in columns
@@ -67,7 +67,7 @@ def read_csv(text: str, header: int) -> Reading:
             _csv_process(reading, row, known) if processes else _csv_gpu(reading, row)
         elif line.strip():
             reading.messages.append(line.strip())
-            # A line that a wrapper adds has hardly as many commas as a row, or part of one.
+            # A line added by a wrapper has far fewer commas than a row or part of one.
             reading.complete = reading.complete and line.count(",") < len(columns) / 4
     return reading
 
@@ -77,7 +77,7 @@ def _row(line: str, columns: list[str]) -> dict[str, str] | None:
     extra = len(cells) - len(columns)
     free = next((columns.index(column) for column in _FREE_TEXT if column in columns), None)
     if extra > 0 and free is not None:
-        # A name is the one thing that may hold commas.
+        # Only a name may contain commas.
         start = len(line) - len(line.lstrip())
         for _cell in range(free):
             start = line.index(",", start) + 1
@@ -127,7 +127,7 @@ def _csv_gpu(reading: Reading, row: dict[str, str]) -> None:
         fabric={"state": word(row.get("fabric.state")), "status": word(row.get("fabric.status"))},
     )
     gpu["mig"].update(current=current, pending=mode(row.get("mig.mode.pending")))
-    # A GPU that says nothing, because it's lost, doesn't say that it can't.
+    # A lost GPU without a value may still support MIG.
     ill = troubles(row.values())
     gpu["mig"]["capable"] = current is not None if "mig.mode.current" in row and not ill else None
     numbers = ("memory", "temperature", "power", "utilization")

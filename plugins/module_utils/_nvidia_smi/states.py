@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The states that a host's GPUs can be in, recognised by the words of nvidia-smi, and what to do about each.
+"""Recognize the state of a host's GPUs in nvidia-smi's messages, with advice for each state.
 
-nvidia-smi prints its errors to stdout. Words and exit statuses: observed with 535 and 550, and nvidia-smi(1).
+nvidia-smi prints its errors to stdout. Messages and exit statuses: observed with 535 and 550, and nvidia-smi(1).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ STATES = (
     UNREADABLE,
 )
 
-# States of the driver as a whole: asking in another form would give the same answer.
+# States of the whole driver; other formats would give the same answer.
 FINAL = (NO_DEVICES, NOT_INSTALLED, NOT_LOADED, MISMATCH, DENIED, TIMEOUT)
 
 ADVICE = {
@@ -69,7 +69,7 @@ _UNOPENED = (
     "again, check the GPU's power, seating and cooling, or try another version of the driver."
 )
 
-# Words behind "Failed to initialize NVML: " that stand for no state of their own -> what to do.
+# Messages after "Failed to initialize NVML: " that are not states of their own -> advice.
 _NVML = (
     (
         re.compile(r"Insufficient External Power", re.IGNORECASE),
@@ -87,7 +87,7 @@ _NVML_ADVICE = (
     "container, access to the GPUs was lost, as after systemctl daemon-reload: restart the container or pod."
 )
 
-# Words of nvidia-smi, then those of a shell or wrapper around it, which may also be about something else.
+# Messages of nvidia-smi, then those of a shell or wrapper, which may be about something else.
 _WORDS = (
     (
         NOT_INSTALLED,
@@ -116,10 +116,10 @@ _AROUND = (
 _PATTERNS, _LAST_PATTERNS = (
     tuple((state, re.compile(pattern, re.IGNORECASE)) for state, pattern in words) for words in (_WORDS, _AROUND)
 )
-# 124 is that of timeout(1).
+# 124 is the exit status of timeout(1).
 _STATUS = {4: DENIED, 6: NO_DEVICES, 9: NOT_LOADED, 12: NOT_INSTALLED, 15: LOST, 17: DENIED, 18: MISMATCH, 124: TIMEOUT}
 
-# Words that matter stand at the beginning or at the end, whatever fills the middle.
+# Error messages are at the beginning or the end of long output.
 _ENDS = 20_000
 
 _NO_HANDLE = "Unable to determine the device handle"
@@ -133,13 +133,13 @@ _TROUBLE = re.compile(r"unable|warning|error|corrupt|fail|lost|reset|fallen", re
 
 
 def failure(said: str, rc: int | None) -> str:
-    """The state that words without any data, or with too little of it, stand for."""
+    """Return the state that a message without sufficient data means."""
     if len(said) > 2 * _ENDS:
         said = f"{said[:_ENDS]}\n{said[-_ENDS:]}"
-    # In a row of CSV without a header such words are about one GPU, nobody knows which.
+    # In a CSV row without a header, the message concerns one GPU, which cannot be identified.
     said = "\n".join(line for line in said.split("\n") if not (", " in line and "[" in line))
     for state, pattern in _PATTERNS:
-        # A GPU that can't be opened is there all the same.
+        # A GPU that can't be opened does exist.
         if pattern.search(said) and not (state == NO_DEVICES and _NO_HANDLE in said):
             return state
     if rc is not None and (rc < 0 or 128 < rc < 193):
@@ -147,13 +147,13 @@ def failure(said: str, rc: int | None) -> str:
     for state, pattern in _LAST_PATTERNS:
         if pattern.search(said):
             return state
-    # Only where nothing was said the exit status must do.
+    # The exit status is only used if there is no message.
     return _STATUS.get(rc or 0, UNREADABLE) if not said.strip() else UNREADABLE
 
 
 @dataclass(frozen=True)
 class Complaint:
-    """What a line says of one GPU. ``unreadable``: it is not among the GPUs that nvidia-smi goes on to tell about."""
+    """A message about one GPU. ``unreadable``: nvidia-smi does not list this GPU afterwards."""
 
     index: int | None
     address: str | None
@@ -162,7 +162,7 @@ class Complaint:
 
 
 def complaint(line: str) -> Complaint | None:
-    """What is wrong with one GPU, with its index and PCI address as far as given; None for any other line."""
+    """Return the message about one GPU, with index and PCI address if given; None for other lines."""
     match = _AT_GPU.search(line) or _AT_INDEX.search(line)
     if not match or not _TROUBLE.search(line):
         return None
@@ -172,8 +172,10 @@ def complaint(line: str) -> Complaint | None:
 
 
 def advice(state: str, gpus: Sequence[Mapping[str, Any]], said: str = "") -> str | None:
-    """What to do about a host in that state. With V(unreadable) GPUs are those that nvidia-smi only complains about,
-    and ``said`` may be why its library can't start."""
+    """Return the advice for a host in that state.
+
+    For ``unreadable``, ``gpus`` only appear in error messages, and ``said`` may contain why the library can't start.
+    """
     unstarted = _NVML_FAILED.search(said[:_ENDS])
     if state == UNREADABLE and unstarted and not gpus:
         return next((do for pattern, do in _NVML if pattern.search(unstarted["words"])), _NVML_ADVICE)
@@ -184,5 +186,5 @@ def advice(state: str, gpus: Sequence[Mapping[str, Any]], said: str = "") -> str
 
 
 def hopeless(words: str) -> str | None:
-    """V(gpu_lost) or V(reset_required) where nvidia-smi says that it can't read a GPU for that reason, else None."""
+    """Return ``gpu_lost`` or ``reset_required`` if the message gives that as the reason, else None."""
     return next((state for state, pattern in _PATTERNS if state in (LOST, RESET) and pattern.search(words)), None)

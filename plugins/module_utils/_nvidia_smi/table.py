@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the table that nvidia-smi prints for people: two lines for a GPU before MIG, three since, any width."""
+"""Parse nvidia-smi's table: two lines per GPU before MIG was introduced, three since, in any width."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _COMPUTE = {"E. Process": "Exclusive_Process", "E. Thread": "Exclusive_Thread"}
 
 
 class _Table:
-    """What was read so far: the GPU whose lines these are, and the GPUs by their numbers.
+    """State of the parser: the current GPU, and the GPUs by number.
 
-    ``below``: the double line was seen, under which the rows of a box stand; ``damaged``: one was no row.
+    ``below``: the double line above a box's rows was read; ``damaged``: a line was not a valid row.
     """
 
     def __init__(self) -> None:
@@ -101,13 +101,13 @@ class _Table:
         match = _MIG.fullmatch(cells[0]) if len(cells) > 1 else None
         gpu = self.numbered.get(match[1]) if match else None
         if not match or gpu is None:
-            # Below each device stands a second line about it; a box without any says so.
+            # Each device has a second line; a box without devices contains a message.
             return not match and bool(cells) and (len(cells) == 1 or not cells[0])
         sizes = _MEMORY.search(cells[1])
         total = mib(sizes[2]) if sizes else None
         devices = gpu["mig"]["devices"]
         if not cells[1] and devices and devices[-1]["gi"] == int(match[2]):
-            # One cell for all compute instances of a GPU instance: they share its memory.
+            # One cell for all compute instances of a GPU instance, which share its memory.
             total = devices[-1]["memory_total_mib"]
         devices.append(empty_mig(gi=int(match[2]), ci=int(match[3]), index=int(match[4]), memory_total_mib=total))
         return total is not None
@@ -115,7 +115,7 @@ class _Table:
     def _process(self, match: re.Match[str] | None) -> None:
         if not match or match[1] not in self.numbered:
             return
-        # Inside of a container the name is left out.
+        # Inside a container the name is omitted.
         name, _blank, memory = match[6].rpartition(" ")
         process = {
             "pid": int(match[4]),
@@ -129,7 +129,7 @@ class _Table:
 
 
 def read_table(text: str) -> Reading:
-    """The table for people. Names may be shortened in it, and UUIDs are missing."""
+    """Parse the table. Names may be shortened, and UUIDs are missing."""
     table = _Table()
     reading = table.reading
     first = last = ""
@@ -147,14 +147,14 @@ def read_table(text: str) -> Reading:
             reading.messages.append(line)
         if line.startswith(("|", "+")):
             first, last = first or line, line
-    # Only the box of the processes, down to its lower edge, tells that no GPU was cut off.
+    # Only the complete box of processes shows that no GPU was cut off.
     ended = table.box == "Processes" and last == first and last.startswith("+")
     reading.complete = ended and table.lines > 1 and not table.damaged and reading.driver_version is not None
     return reading
 
 
 def _second(gpu: dict[str, Any], cells: list[str]) -> bool:
-    """Take the second line of a GPU; False when its memory is damaged."""
+    """Read the second line of a GPU; return False if its memory is damaged."""
     power, memory, temperature = _POWER.search(cells[0]), _MEMORY.search(cells[1]), _TEMPERATURE.search(cells[0])
     use, _gap, compute = cells[2].partition(" ")
     gpu.update(

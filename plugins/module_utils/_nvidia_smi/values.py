@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The words and numbers of nvidia-smi, and the shape that every reader fills: what is not known stays None."""
+"""Parse nvidia-smi's values, and define the common form of a GPU. Unknown values are None."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-# More than any host has; what prints more of them is no nvidia-smi.
+# No host has more; other output is not from nvidia-smi.
 MOST_GPUS = 4096
 
-# Colours and cursor movements, the title of a window, the choice of a character set.
+# Colors and cursor movements, window titles, character set selection.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)|[()][A-Z0-9])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufeff\ufffe\uffff\ud800-\udfff]")
-# 610 sets it behind the values of names that it will give up.
+# 610 appends this to values of deprecated names.
 _REMARK = re.compile(r"\s\[Deprecated[^\]]{0,200}\]$")
 NUMBER = re.compile(r"([-+]?\d{1,15}(?:\.\d{1,6})?)(?:\s*([A-Za-z%]+))?")
-# Old drivers write a bus with four digits into the kernel log.
+# Old drivers write the bus with four digits in the kernel log.
 _BUS_ID = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?(?:00)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})\.([0-7])")
 _MIB = {"MiB": 1.0, "MB": 1.0, "GiB": 1024.0, "KiB": 1 / 1024, None: 1.0}
 
@@ -42,11 +42,11 @@ _UNKNOWN = {
     "not ready",
     "invalid state",
 }
-# Words in the place of a value that say that the GPU itself is not well.
+# Messages in place of a value that mean a problem of the GPU itself.
 WHOLE_GPU = {"gpu is lost", "gpu requires reset", "reset required"}
 FAULTS = {*WHOLE_GPU, "unknown error", "err!", "timeout"}
 
-# Every key of a GPU in the result, with what it is when nothing is known.
+# All keys of a GPU in the result, with their values if nothing is known.
 _EMPTY: dict[str, Any] = {
     "index": None,
     "minor_number": None,
@@ -75,9 +75,9 @@ _EMPTY_MIG = {"index": None, "gi": None, "ci": None, "profile": None, "uuid": No
 
 @dataclass
 class Reading:
-    """What one text of nvidia-smi says. ``kind`` names its form, V(message) when it holds nothing but words.
+    """Parsed output of nvidia-smi; ``kind`` is its format, ``message`` if it contains no data.
 
-    ``attached``: the number of GPUs it speaks of; ``complete``: the text has its end; ``messages``: lines that are no
+    ``attached``: the number of GPUs it mentions; ``complete``: it is not truncated; ``messages``: lines that are not
     data; ``topology``: the matrix of topo -m; ``cuda_failed``: nvidia-smi could not load libcuda.
     """
 
@@ -103,12 +103,12 @@ def empty_mig(**known: Any) -> dict[str, Any]:
 
 
 def clean(text: str) -> str:
-    """Lines that end with a newline only, without colours and control characters."""
+    """Return the text with uniform line ends and without colors and control characters."""
     return _CONTROL.sub("", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def short_lines(text: str) -> Iterator[str]:
-    """The lines, without those that are longer than any of the list or the table."""
+    """Yield the lines, except those too long for a list or table."""
     return (line for line in text.split("\n") if len(line) < 1000)
 
 
@@ -118,9 +118,9 @@ def bare(raw: str | None) -> str:
 
 
 def word(raw: str | None) -> str | None:
-    """A value as the program says it, None for everything that means that it doesn't know.
+    """Return a value as printed, None if it means "unknown".
 
-    CSV sets all such words in brackets, also those that are new. A remark behind the value is none of it.
+    CSV puts texts for "unknown" in brackets, including new ones. A remark after the value is removed.
     """
     text = _REMARK.sub("", (raw or "").strip())
     lowered = text.lower()
@@ -129,7 +129,7 @@ def word(raw: str | None) -> str | None:
 
 
 def is_failure(raw: str | None) -> bool:
-    """Whether these words stand in the place of a value that could not be had."""
+    """Return whether the text is an error in place of a value."""
     return bare(raw).lower() in FAULTS
 
 
@@ -144,7 +144,7 @@ def whole(raw: str | None) -> int | None:
 
 
 def mib(raw: str | None) -> int | None:
-    """A memory size in MiB; without a unit it is MiB, as with C(nounits)."""
+    """Return a memory size in MiB; without a unit (``nounits``), the number is in MiB."""
     match = NUMBER.fullmatch(word(raw) or "")
     return int(float(match[1]) * _MIB[match[2]]) if match and match[2] in _MIB else None
 
@@ -155,13 +155,13 @@ def yes(raw: str | None) -> bool | None:
 
 
 def mode(raw: str | None) -> str | None:
-    """V(Enabled) or V(Disabled), also for the On and Off of tables, and with the star of a pending change."""
+    """Return ``Enabled`` or ``Disabled``; tables print On and Off, and a star for a pending change."""
     text = (word(raw) or "").lower().rstrip("*")
     return {"on": "Enabled", "off": "Disabled", "enabled": "Enabled", "disabled": "Disabled"}.get(text)
 
 
 def bus_id(raw: str | None) -> str | None:
-    """A PCI address with a domain of 8 digits, in upper case; Linux writes 4 of them, in lower case."""
+    """Return a PCI address in upper case with an 8-digit domain; Linux uses lower case and 4 digits."""
     match = _BUS_ID.fullmatch(word(raw) or "")
     return f"{(match[1] or '').zfill(8)}:{match[2]}:{match[3]}.{match[4]}".upper() if match else None
 
@@ -172,6 +172,6 @@ def version(raw: str | None) -> str | None:
 
 
 def either(*values: bool | None) -> bool | None:
-    """True if any is, else False if any is, else None."""
+    """Return True if any value is true, False if any is false, else None."""
     known = [value for value in values if value is not None]
     return any(known) if known else None

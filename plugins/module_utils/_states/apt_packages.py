@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages in certain versions, installed and held."""
+"""Install packages in certain versions, and hold them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from .._apt.fetch import PROXY_OPTIONS, use_proxies
 from .._apt.packages import Directories, Packages
 from .._apt.wishes import Follow, Policy, Wish
 from .._command import Runner
+from .._first_run import FirstRun
 
 _POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
 
@@ -25,7 +26,7 @@ def ensure(module: Any) -> dict[str, Any]:
     follow = module.params["follow"]
     release = Follow(follow["version"], tuple(follow["replaces"])) if follow else None
     directories = Directories(*(Path(module.params[name]) for name in ("dpkg_dir", "etc_dir", "lists_dir")))
-    outcome = Packages(apt, policy, directories).ensure(wishes, module.check_mode, release)
+    outcome = Packages(apt, policy, directories, FirstRun(module)).ensure(wishes, module.check_mode, release)
     asked = {wish.name for wish in wishes}
     for text in apt.notes():
         module.warn(text)

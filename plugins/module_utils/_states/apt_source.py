@@ -15,6 +15,7 @@ from .._apt.fetch import PROXY_OPTIONS, use_proxies
 from .._apt.key import check_pins, date, read_pins
 from .._apt.source import Wanted, apply, plan, remove, renew
 from .._command import Runner
+from .._first_run import FirstRun
 
 
 def _wanted(params: dict[str, Any]) -> Wanted:
@@ -48,7 +49,7 @@ def ensure(module: Any) -> dict[str, Any]:
         renew(wanted, todo, now)
     if todo.changed and not module.check_mode:
         apt = Apt(Runner(module), module.params["lock_timeout"])
-        apply(wanted, todo, apt, now)
+        apply(wanted, todo, apt, now, FirstRun(module))
         todo.warnings += apt.notes()
     for text in todo.warnings:
         module.warn(text)

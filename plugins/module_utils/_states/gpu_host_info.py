@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The GPUs of a host, the pods that use them, and the installed versions. Changes nothing."""
+"""Read a host's GPUs, the pods that use them, and the installed versions."""
 
 from __future__ import annotations
 

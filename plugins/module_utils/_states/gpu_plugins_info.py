@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who offers the cluster's GPUs to pods."""
+"""Find the device plugins and DRA drivers that offer the cluster's GPUs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .._cluster import device_plugins, dra, objects
 from .._cluster.api import Api
 from .._cluster.operator import POLICIES
 
-# As the role nvidia_driver_installer writes it.
+# Annotation written by the role nvidia_driver_installer.
 _INSTALLER = "gpulab.io/driver-installer"
 
 
@@ -39,7 +39,7 @@ def ensure(module: Any) -> dict[str, Any]:
 
 
 def _all(api: Api, path: str) -> list[dict[str, Any]]:
-    """The objects of a kind that the cluster may not know."""
+    """Return the objects of a kind that the cluster may not have."""
     return (api.find(path) or {}).get("items") or []
 
 

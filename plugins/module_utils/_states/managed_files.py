@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files with a certain content, and the services that they restart."""
+"""Files with given content, and the services to restart."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._command import Runner
+from .._first_run import FirstRun
 from .._host.managed_files import ManagedFiles, Prune, Wanted
 from .._systemd import RUN_DIR, Restarts, Systemd
 
@@ -16,7 +17,8 @@ from .._systemd import RUN_DIR, Restarts, Systemd
 def ensure(module: Any) -> dict[str, Any]:
     params = module.params
     restarts = Restarts(Systemd(Runner(module, timeout=60)), Path(params["run_dir"]))
-    files = ManagedFiles(params["root"], params["marker"], restarts, module.check_mode)
+    first_run = FirstRun(module, params["root"])
+    files = ManagedFiles(params["root"], params["marker"], restarts, first_run, module.check_mode)
     outcome = files.ensure(
         [Wanted.from_params(entry) for entry in params["files"]],
         [Prune(entry["directory"], entry["pattern"], entry["age"]) for entry in params["prune"]],

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A service that runs, restarted after its files changed."""
+"""Run a service, and restart it after its files have changed."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
+from .._first_run import FirstRun
 from .._systemd import RUN_DIR, Restarts, Systemd, needed
 
 
@@ -30,6 +31,7 @@ def ensure(module: Any) -> dict[str, Any]:
         return {"actions": [], "restart": False, "state": unit.active}
     verbs = needed(unit, restarts.pending(unit), module.params["enabled"], restarts.pending(unit, "reload"))
     if not module.check_mode:
+        FirstRun(module).keep_unit(unit, verbs)
         for verb in verbs:
             systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
         restarts.settle(unit)

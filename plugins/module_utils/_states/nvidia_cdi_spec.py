@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._command import Runner
+from .._first_run import FirstRun
 from .._nvidia.cdi import CdiSpec, Expected
 
 
@@ -16,7 +17,8 @@ def ensure(module: Any) -> dict[str, Any]:
     params = module.params
     expected = Expected(params["count"], tuple(params["uuids"]), params["driver_version"], params["mig_devices"])
     units = (params["unit"], params["path_unit"])
-    spec = CdiSpec(Runner(module, timeout=params["timeout"]), Path(params["path"]), params["kind"], units)
+    runner = Runner(module, timeout=params["timeout"])
+    spec = CdiSpec(runner, FirstRun(module), Path(params["path"]), params["kind"], units)
     outcome = spec.ensure(expected, params["timeout"], module.check_mode)
     return {"changed": outcome.changed, "devices": outcome.devices, "actions": outcome.actions}
 

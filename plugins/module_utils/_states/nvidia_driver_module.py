@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NVIDIA's kernel modules, loaded in a certain version or unloaded."""
+"""Load NVIDIA's kernel modules in a certain version, or unload them."""
 
 from __future__ import annotations
 

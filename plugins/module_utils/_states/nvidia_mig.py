@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs cut into MIG devices as declared."""
+"""Partition GPUs into MIG devices as declared."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ensure(module: Any) -> dict[str, Any]:
         foreign(state)
     if changed and not module.check_mode:
         geometry.apply(wanted)
-    # The last step: until then it tells a later run whose instances these were.
+    # This comes last, because the file tells a later run that these instances are managed.
     disowned = ours and not any(wish.profiles for wish in wanted)
     if disowned and not module.check_mode:
         Path(owner).unlink(missing_ok=True)

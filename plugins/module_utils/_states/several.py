@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several states of a host in one process: each with the arguments and the result of the module of its name."""
+"""Apply several states of a host in one process, each with the arguments and result of its own module."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ OPTIONS: dict[str, Any] = {
 
 
 def specification(modules: Mapping[str, Any]) -> dict[str, Any]:
-    """The option ``states`` of a module that knows the states of ``modules``, by the names of their own modules."""
+    """Return the option ``states`` of a module that supports the states ``modules``, by their modules' names."""
     options = {**OPTIONS, "module": {**OPTIONS["module"], "choices": list(modules)}}
     return {"type": "list", "elements": "dict", "required": True, "options": options}
 
 
 def states_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the states among the names of a module: those that it imports from this package."""
+    """Return the states that a module imports from this package."""
     return {name: value for name, value in namespace.items() if hasattr(value, "SPECIFICATION")}
 
 
 def select(states: Sequence[Entry], only: Sequence[str] | None, without: Sequence[str] | None) -> list[Entry]:
-    """Return the states that ``only`` names, or all but those that ``without`` names, in their own order.
+    """Return the states in ``only``, or all except those in ``without``, in their original order.
 
-    Raises DomainError if a name is not unique or unknown, or if there is nothing to apply.
+    Raise DomainError for duplicate or unknown names, or if no state is selected.
     """
     names = [state["name"] for state in states]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -60,7 +60,7 @@ def select(states: Sequence[Entry], only: Sequence[str] | None, without: Sequenc
 
 
 class Part:
-    """The module as one state sees it: its own parameters, all else is the whole module's."""
+    """A module with the parameters of one state; everything else is the whole module's."""
 
     def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
         self._whole = module
@@ -71,11 +71,10 @@ class Part:
 
 
 def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Apply the selected states in order. Raises DomainError with the results of those before.
+    """Apply the selected states in order. Raise DomainError with the results of earlier states.
 
-    Stops after a state that requires a reboot: the states after it need the reboot, too.
-
-    ``common`` are arguments of those states that have such an option, unless a state brings its own.
+    Stop after a state that requires a reboot, because later states need the reboot, too. ``common`` are defaults for
+    states with these options.
     """
     selected = select(module.params["states"], module.params.get("only"), module.params.get("except"))
     wanted = [entry for entry in selected if entry["when"]]
@@ -101,7 +100,7 @@ def _part(module: Any, entry: Mapping[str, Any], state: Any, common: Mapping[str
     expected = {k: v for k, v in state.SPECIFICATION.items() if k != "supports_check_mode"}
     shared = {name: value for name, value in common.items() if name in expected["argument_spec"]}
     found = ModuleArgumentSpecValidator(**expected).validate({**shared, **entry["args"]})
-    # What a module of its own would keep out of logs and results is kept out of these, too.
+    # Mask secret values in logs and results, as the state's own module would.
     module.no_log_values.update(found._no_log_values)
     if found.error_messages:
         said = [f"unsupported: {e}" if isinstance(e, UnsupportedError) else str(e) for e in found.errors.errors]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the pods that verify a claim, and removes them and what they wrote."""
+"""Run the pods that verify a claim; remove them and their data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Check:
         self._advice = _SHARED
 
     def verify(self, trips: Sequence[Trip], storage_class: str) -> list[dict[str, Any]]:
-        """What each trip showed. Raises DomainError with the reason if a pod can't write or read."""
+        """Return the result of each trip. Raise DomainError with the reason if a pod can't write or read."""
         if storage_class:
             self._advice = _OF_CLASS.format(namespace=self._settings.namespace)
         self._remove()
@@ -69,12 +69,12 @@ class Check:
             "claim": trip.claim,
             "writer": trip.writer,
             "write_mib_per_s": written[trip.claim].mib_per_s(size),
-            # On the node that wrote, the data come from its memory.
+            # The node that wrote reads the data from its memory.
             "readers": {n: None if n == trip.writer else each.mib_per_s(size) for n, each in found.items()},
         }
 
     def _measure(self, bodies: Mapping[str, dict[str, Any]]) -> dict[str, Measured]:
-        """Start pods, and wait until each has said what it measured."""
+        """Start pods and wait until all have printed their results."""
         for body in bodies.values():
             self._api.create(f"{self._core}/pods", body)
         names = {key: objects.name(body) for key, body in bodies.items()}
@@ -118,7 +118,7 @@ class Check:
         return done
 
     def _trouble(self, name: str, pod: Object | None) -> tuple[str, bool]:
-        """(what keeps a pod from its result, whether that seldom ends by itself)."""
+        """Return (reason why a pod has no result, whether the reason is likely to persist)."""
         if pod is None:
             return f"pod {name} was deleted", True
         where = f"pod {name}" + (f" on {objects.node_of(pod)}" if objects.node_of(pod) else "")
@@ -129,7 +129,7 @@ class Check:
         return f"{where}: {text}{words}", bool(trouble and trouble.final)
 
     def _start_again(self, body: dict[str, Any]) -> str:
-        """Once, under another name; returns the name."""
+        """Start the pod again under another name, and return that name."""
         self._api.delete(f"{self._core}/pods/{objects.name(body)}", gracePeriodSeconds="0")
         return objects.name(self._api.create(f"{self._core}/pods", retry_pod(body)))
 
@@ -137,7 +137,7 @@ class Check:
         return self._lists.items(f"{self._core}/pods", labelSelector=pods.SELECTOR)
 
     def _events(self, pod: Object) -> list[dict[str, Any]]:
-        """Those of a pod and of its claim, which says why it has no volume."""
+        """Return the events of a pod and of its claim, which show why it has no volume."""
         claims, uid = volumes.claim_names(pod["spec"]), pod["metadata"]["uid"]
         kinds = ("Pod", "PersistentVolumeClaim") if claims else ("Pod",)
         found = []
@@ -149,13 +149,13 @@ class Check:
         return found
 
     def _log(self, pod: str) -> str:
-        # A container that has not started has no log; that is no error.
+        # A container that has not started has no log.
         with contextlib.suppress(ApiError):
             return self._api.text(f"{self._core}/pods/{pod}/log", tailLines="50")
         return ""
 
     def _remove(self) -> None:
-        """Delete the pods; the writer removes its data when it ends. Then the claims of the check with their data."""
+        """Delete the pods, then the check's claims with their data; a writer removes its data when it ends."""
         for pod in self._listed():
             self._api.delete(f"{self._core}/pods/{objects.name(pod)}")
         for pod in until_gone(self._listed, _REMOVAL):

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The StorageClass of local directories: what keeps it from being made, and what of it may be removed. Pure.
+"""Plan the creation and removal of the StorageClass for local directories. Pure functions.
 
-``found`` are objects as the API gives them, ``wanted`` the manifests of the provisioner and of its class.
+``found`` are objects from the API, ``wanted`` the manifests of the provisioner and its class.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from . import volumes
 PROVISIONER = "rancher.io/local-path"
 _CLASS, _NAMESPACE, _VOLUME = "StorageClass", "Namespace", "PersistentVolume"
 _HOLDINGS = ("Pod", "PersistentVolumeClaim")
-# As the provisioner calls the pods that make and remove directories.
+# Name prefix of the provisioner's pods that create and remove directories.
 _HELPER = "helper-pod-"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """``obstacle``: why the class can't be made. ``refused``: why nothing may be removed. Both as a sentence, or empty.
+    """Sentences or empty: ``obstacle`` why the class can't be created, ``refused`` why nothing may be removed.
 
-    ``removed`` goes in this order; ``kept``: what stays, as a sentence.
+    ``removed`` is in the order of removal; ``kept`` is a sentence about what stays.
     """
 
     obstacle: str
@@ -36,7 +36,7 @@ class Plan:
 
 
 def plan(found: Sequence[Object], wanted: Sequence[Object]) -> Plan:
-    """What something else made is not touched."""
+    """Return the plan; unmanaged objects are not changed."""
     foreign = {objects.key(each) for each in found if not objects.is_ours(each)}
     theirs = [each for each in reversed(wanted) if objects.key(each) in foreign]
     parts = [each for each in theirs if each["kind"] != _NAMESPACE]
@@ -93,7 +93,7 @@ def _class_obstacle(classes: Iterable[Object], wanted: Object) -> str:
 
 
 def _in_the_way(found: Object, wanted: Iterable[Object]) -> bool:
-    """Two provisioners of one name would both answer each claim."""
+    """Return whether an object conflicts; two provisioners of one name would both answer each claim."""
     return found.get("provisioner") == PROVISIONER or objects.key(found) in map(objects.key, wanted)
 
 

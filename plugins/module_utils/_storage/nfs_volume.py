@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Makes a volume on an NFS server with its claim, and removes both without touching the data."""
+"""Create a volume on an NFS server with its claim, or remove both without deleting the data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LABELS = {OWNER_LABEL: OWNER, "app.kubernetes.io/part-of": "nfs-cache"}
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a claim leads to, and what it is called."""
+    """Name and source of a claim."""
 
     namespace: str
     claim: str
@@ -38,11 +38,11 @@ class Wanted:
 
     @property
     def volume(self) -> str:
-        """The name of the volume: volumes have no namespace."""
+        """The name of the volume; volumes have no namespace."""
         return f"{self.namespace}-{self.claim}"
 
     def manifests(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The volume and the claim, which are bound to each other and to nothing else."""
+        """Return the volume and the claim, which are bound to each other only."""
         size = {"storage": self.capacity}
         modes = ["ReadWriteMany"]
         reference = {"apiVersion": "v1", "kind": _CLAIM, "name": self.claim, "namespace": self.namespace}
@@ -75,7 +75,7 @@ class Wanted:
 
 
 class NfsVolume:
-    """A PersistentVolume on an NFS server and the PersistentVolumeClaim that is bound to it."""
+    """A PersistentVolume on an NFS server and the PersistentVolumeClaim bound to it."""
 
     def __init__(self, api: Api, wanted: Wanted) -> None:
         self._api, self._wanted = api, wanted
@@ -85,7 +85,7 @@ class NfsVolume:
         self._name = f"{wanted.namespace}/{wanted.claim}"
 
     def present(self, dry: bool) -> list[manifests.Change]:
-        """Raises DomainError, before anything changes, if what is there can't become this."""
+        """Create or update both. Raise DomainError before anything changes if existing objects can't be changed."""
         doing = f"Error while creating the claim {self._name}"
         if self._api.find(self._core) is None:
             raise DomainError(
@@ -101,7 +101,7 @@ class NfsVolume:
         return changes
 
     def absent(self, dry: bool) -> list[str]:
-        """Kind and name of what was, or would be, removed; the volume is told to keep its data first."""
+        """Remove both and return their kinds and names; the volume's reclaim policy is set to Retain first."""
         doing = f"Error while removing the claim {self._name}"
         found = {path: self._api.find(path) for path in (self._claim_path, self._volume_path)}
         if (volume := found[self._volume_path]) and not volumes.belongs_to(volume, self._wanted.manifests()[0]):

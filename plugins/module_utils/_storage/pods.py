@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The pods that verify a claim: one writes, others read what it wrote; and what their logs say. Pure."""
+"""The pods that verify a claim: one writes, others read its data. Also parses their logs. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SELECTOR = "app.kubernetes.io/part-of=storage-check"
 
 _CONTAINER = "check"
 _RESULT = re.compile(r"^storage-check: ([0-9.]+) ([0-9.]+) ([0-9a-f]{64})$", re.MULTILINE)
-# /proc/uptime is the one clock finer than a second that every shell can read.
+# /proc/uptime is the only clock with a resolution below a second that every shell can read.
 _CLOCK = 0.01
-# The directory has a fixed name, so that an interrupted verification leaves nothing that adds up.
+# The directory has a fixed name, so that interrupted verifications do not leave more and more data.
 _WRITE = """set -eu
 here=/claim/.gpulab-check
 trap 'rm -rf "$here"; exit 0' TERM INT
@@ -52,7 +52,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Trip:
-    """A claim, the node of the pod that writes, and those of the pods that read. ``made``: the claim is the check's."""
+    """A claim, the writer's node and the readers' nodes. ``made``: the claim was created by the check."""
 
     claim: str
     writer: str
@@ -62,7 +62,7 @@ class Trip:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a pod said: seconds that its reading or writing took, and the checksum of the data."""
+    """Result of a pod: seconds for reading or writing, and the checksum of the data."""
 
     seconds: float
     checksum: str
@@ -72,18 +72,18 @@ class Measured:
 
 
 def _fastest(size_mib: int) -> float:
-    """What the clock can tell from infinitely fast."""
+    """Return the highest speed that the clock can measure."""
     return round(size_mib / _CLOCK, 1)
 
 
 def measured(log: str) -> Measured | None:
-    """The result in a pod's log, None while there is none."""
+    """Return the result in a pod's log, None if there is none yet."""
     found = _RESULT.search(log)
     return Measured(float(found[2]) - float(found[1]), found[3]) if found else None
 
 
 def trips(nodes: list[str], claim: str, storage_class: str) -> list[Trip]:
-    """One claim for all nodes: the first writes, the others read. Of a class each node gets a claim of its own."""
+    """Return a trip for a claim (the first node writes, the others read), or one per node for a class."""
     if storage_class:
         return [Trip(f"gpulab-check-{number}", node, (node,), True) for number, node in enumerate(nodes)]
     return [Trip(claim, nodes[0], tuple(nodes[1:]) or (nodes[0],))]
@@ -103,7 +103,7 @@ def claim(settings: Settings, name: str, storage_class: str) -> dict[str, Any]:
 
 
 def writer(settings: Settings, trip: Trip) -> dict[str, Any]:
-    """Writes, and keeps the data until it is deleted."""
+    """Return a pod that writes, and keeps the data until it is deleted."""
     scratch = {"medium": "Memory", "sizeLimit": f"{settings.size_mib + 16}Mi"}
     pod = _pod(settings, f"write-{trip.claim}", trip, trip.writer, _WRITE.format(size=settings.size_mib))
     pod["spec"]["volumes"].append({"name": "scratch", "emptyDir": scratch})
@@ -132,7 +132,7 @@ def _pod(settings: Settings, name: str, trip: Trip, node: str, script: str) -> d
 
 
 def summary(results: list[dict[str, Any]], size_mib: int) -> list[str]:
-    """What was measured, as a line for each pod."""
+    """Return the measurements, one line per pod."""
     lines = []
     for result in results:
         lines.append(f"a pod on {result['writer']} wrote {size_mib} MiB at {result['write_mib_per_s']} MiB/s")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Volumes, claims and classes as the API gives them: what stands in the way of a change, and who uses them. Pure."""
+"""Compare volumes, claims and classes from the API with wanted ones, and find their users. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _STALE = ("Released", "Failed")
 
 
 def obstacle(found: Object | None, wanted: Object) -> str:
-    """Why a volume or a claim that is there can't become the wanted one, and what to do; empty if nothing does."""
+    """Return why an existing volume or claim can't be changed to the wanted one, with advice; empty if it can."""
     if found is None:
         return ""
     what = f"{wanted['kind']} {objects.name(wanted)}"
@@ -37,12 +37,12 @@ def obstacle(found: Object | None, wanted: Object) -> str:
 
 
 def belongs_to(found: Object, wanted: Object) -> bool:
-    """Whether a volume is bound to the wanted claim, or to none: namespace and claim, joined, can name two claims."""
+    """Return whether a volume is bound to the wanted claim or unbound; two claims can have the same volume name."""
     return wanted["kind"] != "PersistentVolume" or not _claim(found) or _claim(found) == _claim(wanted)
 
 
 def users(pods: Iterable[Object], claim: str) -> list[str]:
-    """The pods of the claim's namespace that have it mounted, or will as soon as they start."""
+    """Return the pods in the claim's namespace that have it mounted, or will when they start."""
     return sorted(
         objects.name(pod)
         for pod in pods
@@ -51,13 +51,13 @@ def users(pods: Iterable[Object], claim: str) -> list[str]:
 
 
 def claim_names(spec: Object) -> list[str]:
-    """The claims that a pod's specification names."""
+    """Return the claims in a pod's specification."""
     sources = (volume.get("persistentVolumeClaim") or {} for volume in spec.get("volumes") or [])
     return [source["claimName"] for source in sources if "claimName" in source]
 
 
 def claims_of_class(volumes: Iterable[Object], name: str) -> list[str]:
-    """The claims that hold a volume of a class."""
+    """Return the claims bound to volumes of a class."""
     return sorted(
         f"{claim['namespace']}/{claim['name']}"
         for volume in volumes

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which of PyTorch's images have kernels for the GPUs of nodes. Pure."""
+"""Find the PyTorch images that have kernels for the GPUs of nodes. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .._cluster.nodes import labels_of
 from .._cluster.objects import Object
 
 Capability = tuple[int, int]
-# GPU feature discovery sets them on each node.
+# GPU feature discovery sets these labels.
 LABELS = ("nvidia.com/gpu.compute.major", "nvidia.com/gpu.compute.minor")
 _TAG = re.compile(r"(?:.*/)?pytorch:([0-9]+)\.([0-9]+)\.[0-9]+-cuda([0-9]+\.[0-9]+)-.*", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Build:
-    """The builds of PyTorch ``first`` to ``last`` with one version of CUDA, and what they have kernels for."""
+    """PyTorch builds from ``first`` to ``last`` for one CUDA version, and the compute capabilities of their kernels."""
 
     first: tuple[int, int]
     last: tuple[int, int]
@@ -31,7 +31,7 @@ class Build:
 
 _TURING_TO_HOPPER = ((7, 5), (8, 0), (8, 6), (9, 0))
 _BLACKWELL = ((10, 0), (12, 0))
-# Source: "PyTorch CUDA Support Matrix" of PyTorch's RELEASE.md (pytorch/pytorch#164471, #175253, #182849, #190385), for
+# Source: "PyTorch CUDA Support Matrix" in PyTorch's RELEASE.md (pytorch/pytorch#164471, #175253, #182849, #190385), for
 # 2.8 the architectures of its builds (#160269).
 BUILDS = (
     Build((2, 8), (2, 14), "12.6", ((5, 0), (6, 0), (7, 0), *_TURING_TO_HOPPER)),
@@ -43,9 +43,9 @@ BUILDS = (
 
 
 def choose_image(images: Sequence[str], nodes: Iterable[Object]) -> tuple[str, str]:
-    """Return the first image that runs on all ``nodes``, and why there is none; one of both is empty.
+    """Return the first image that runs on all ``nodes``, or the reason why there is none; the other value is empty.
 
-    An image that is not one of ``BUILDS`` runs everywhere as far as is known, and so do all on a node without labels.
+    Images that are not in ``BUILDS``, and nodes without labels, are assumed to be compatible.
     """
     there = list(nodes)
     complaints: list[str] = []
@@ -58,14 +58,14 @@ def choose_image(images: Sequence[str], nodes: Iterable[Object]) -> tuple[str, s
 
 
 def _missing_capability(image: str, node: Object) -> str:
-    """Return the compute capability of a node that an image has no kernels for, empty if it has or if unknown."""
+    """Return a node's compute capability if the image has no kernels for it, empty if it has or if unknown."""
     labels = labels_of(node)
     numbers = [labels.get(label, "") for label in LABELS]
     build = _build(image)
     if build is None or not all(number.isdecimal() for number in numbers):
         return ""
     major, minor = map(int, numbers)
-    # A kernel runs on the later minor versions of its major version, too.
+    # Kernels also run on later minor versions of their major version.
     runs = any(own_major == major and own_minor <= minor for own_major, own_minor in build.kernels)
     return "" if runs else f"compute capability {major}.{minor}"
 

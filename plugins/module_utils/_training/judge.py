@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Judges a training job by its Job, its pods and the cluster's nodes, as the API gives them. Pure."""
+"""Determine the state of a training from its Job, its pods and the cluster's nodes. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRATEGY, _PRODUCT = "nvidia.com/gpu.sharing-strategy", "nvidia.com/gpu.product
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a training asks for: ``gpus`` on each of ``nodes`` nodes that have the labels in ``selector``."""
+    """Requirements of a training: ``gpus`` on each of ``nodes`` nodes with the labels in ``selector``."""
 
     nodes: int
     gpus: int
@@ -32,7 +32,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look at a cluster. ``events`` are those of the job's pods."""
+    """Objects of a cluster that were read together. ``events`` are those of the job's pods."""
 
     job: Object
     pods: Sequence[Object] = ()
@@ -44,9 +44,9 @@ class Seen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a job is. ``state`` is waiting, running, succeeded or failed; ``pod`` names the one to blame.
+    """State of a job: waiting, running, succeeded or failed; ``pod`` is the cause.
 
-    ``troubled`` are the pods whose trouble seldom ends by itself, with what ails them.
+    ``troubled`` maps pods with a problem that is likely to persist to its description.
     """
 
     state: str
@@ -63,9 +63,9 @@ class Verdict:
 def room(
     wanted: Wanted, nodes: Iterable[Object], pods: Iterable[Object], claims: Claims = NO_CLAIMS, ever: bool = False
 ) -> tuple[int, str]:
-    """(how many nodes have enough GPUs free, the same in words with what each node has).
+    """Return how many nodes have enough free GPUs, and a description with each node's GPUs.
 
-    ``ever`` asks for nodes that offer enough, whoever holds them now.
+    With ``ever``, allocated GPUs count as free.
     """
     holding = objects.holders(pods, claims)
     enough, parts = 0, []
@@ -100,9 +100,9 @@ def _free(node: Object, held: Mapping[str, int]) -> int:
 def free_gpus(
     nodes: Iterable[Object], pods: Iterable[Object], claims: Claims, tolerations: Sequence[Object]
 ) -> dict[str, int]:
-    """Return how many GPUs a pod of a training can get now on each node, without nodes where it gets none.
+    """Return the GPUs that one pod of a training can get now, by node; nodes without any are omitted.
 
-    A pod is never given two shares or two MIG devices: they would be the same GPU, or one more than CUDA uses.
+    A pod never gets two shares or two MIG devices: shares could be of the same GPU, and CUDA uses only one MIG device.
     """
     holding = objects.holders(pods, claims)
     found = {}
@@ -120,7 +120,7 @@ def free_gpus(
 def largest_training(free: Mapping[str, int]) -> Wanted | None:
     """Return the training that uses most of the ``free`` GPUs of each node, None if there are none.
 
-    Of several with as many GPUs, it is the one on the fewest nodes.
+    Among several with the same number of GPUs, it is the one with the fewest nodes.
     """
     sizes = sorted({amount for amount in free.values() if amount > 0}, reverse=True)
     every = [Wanted(sum(amount >= size for amount in free.values()), size) for size in sizes]
@@ -133,7 +133,7 @@ def possible_nodes(wanted: Wanted, nodes: Iterable[Object]) -> list[Object]:
 
 
 def judge(seen: Seen, wanted: Wanted) -> Verdict:
-    """How the job is now."""
+    """Return the current state of the job."""
     conditions = {
         condition["type"]: condition
         for condition in (seen.job.get("status") or {}).get("conditions") or []
@@ -179,7 +179,7 @@ def _unfinished(seen: Seen, wanted: Wanted) -> Verdict:
 
 
 def _unschedulable(told: str, seen: Seen, wanted: Wanted) -> str:
-    """The scheduler's complaint; where it is about GPUs, in numbers of GPUs."""
+    """Return the scheduler's message; if GPUs are missing, a description of the free ones."""
     others = [pod for pod in seen.cluster_pods if not _same_job(pod, seen.job)]
     enough, words = room(wanted, seen.nodes, others, seen.claims)
     return f"Unschedulable: {words}" if wanted.gpus and enough < wanted.nodes else told
@@ -191,21 +191,21 @@ def _same_job(pod: Object, job: Object) -> bool:
 
 
 def failing(pods: Iterable[Object]) -> Object | None:
-    """The pod to blame: one that had no memory, else the one whose script failed, else one that was lost."""
+    """Return the failed pod that is the cause: preferably one out of memory, then one whose script failed."""
     failed = [pod for pod in pods if objects.phase(pod) == "Failed"]
 
     def rank(pod: Object) -> tuple[int, str]:
         ended = _ended(pod)
         status = ended.get("exitCode")
         order = 0 if ended.get("reason") == _OOM else {FAILED: 1, FAILED_ELSEWHERE: 3}.get(status or 0, 2)
-        # Of several in a row the last one tells how it ended.
+        # Among equal pods, prefer the one that finished last.
         return order, "".join(chr(0x10FFFF - ord(letter)) for letter in ended.get("finishedAt") or "")
 
     return min(failed, key=rank, default=None)
 
 
 def ending(pod: Object) -> str:
-    """Why a pod failed, in words."""
+    """Return a description of why a pod failed."""
     where = f"pod {objects.name(pod)}" + (f" on node {objects.node_of(pod)}" if objects.node_of(pod) else "")
     ended = _ended(pod)
     if ended.get("reason") == _OOM:
@@ -220,13 +220,13 @@ def ending(pod: Object) -> str:
 
 
 def index(pod: Object) -> int:
-    """Which of the job's pods it is, -1 when it does not say."""
+    """Return the pod's index in its job, -1 if unknown."""
     told = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
     return int(told) if told.isascii() and told.isdigit() else -1
 
 
 def first(pods: Iterable[Object]) -> Object | None:
-    """The newest pod with index 0, which rank 0 runs in."""
+    """Return the newest pod with index 0, in which rank 0 runs."""
     mine = [pod for pod in pods if index(pod) == 0]
     return max(mine, key=lambda pod: pod["metadata"].get("creationTimestamp") or "", default=None)
 

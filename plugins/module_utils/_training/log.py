@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads the log of a training's pod: what is new, why it failed, its summary. Pure."""
+"""Parse the log of a training's pod: new lines, cause of failure, summary. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 SUMMARY = "TORCH_DDP_SUMMARY "
 _ATTEMPT = re.compile(r"^launch: pod \d+, attempt \d+: ")
-# What torchrun says after the script's own last words.
+# Output of torchrun after the script's last lines.
 _TORCHRUN = re.compile(r"torch[./]distributed[./]elastic|^launch: |^=+$|^-+$|^WARNING:torch\.distributed")
 _CAUSES = (
     (re.compile(r"Watchdog caught collective operation timeout|NCCL.*[Tt]imed? ?out"), "NCCL timeout"),
@@ -25,12 +25,12 @@ _CAUSES = (
 
 
 def news(text: str, after: str) -> tuple[list[str], str]:
-    """(lines newer than the timestamp ``after``, the newest timestamp), of a log with timestamps.
+    """Return the lines after the timestamp ``after`` and the newest timestamp of a log with timestamps.
 
-    Timestamps are those of kubelet, RFC 3339 with nine digits of a second, so that texts compare as times.
+    The kubelet's timestamps are RFC 3339 with nine digits of a second, so they can be compared as strings.
     """
     lines, newest = [], after
-    # A progress bar writes carriage returns, which end no line here.
+    # Progress bars write carriage returns, which do not end a line.
     for line in text.split("\n"):
         stamp, _space, words = line.partition(" ")
         if stamp > after:
@@ -40,7 +40,7 @@ def news(text: str, after: str) -> tuple[list[str], str]:
 
 
 def summary(text: str) -> dict[str, Any]:
-    """What the script's last summary says, empty when there is none that can be read."""
+    """Return the last summary of the script, empty if there is no valid one."""
     for line in reversed(text.splitlines()):
         if line.startswith(SUMMARY):
             try:
@@ -52,14 +52,14 @@ def summary(text: str) -> dict[str, Any]:
 
 
 def last_attempt(text: str) -> list[str]:
-    """The script's own lines since it was last started."""
+    """Return the script's lines since its last start."""
     lines = text.splitlines()
     begin = max((number + 1 for number, line in enumerate(lines) if _ATTEMPT.match(line)), default=0)
     return [line.rstrip() for line in lines[begin:] if line.strip()]
 
 
 def last_words(text: str, count: int = 15) -> list[str]:
-    """The last lines that the script said, before torchrun's account of its end."""
+    """Return the script's last lines before torchrun's messages about its end."""
     lines = last_attempt(text)
     end = next((number for number, line in enumerate(lines) if "torch.distributed.elastic.multiprocessing" in line), -1)
     told = [line for line in (lines[:end] if end > 0 else lines) if not _TORCHRUN.search(line)]
@@ -67,7 +67,7 @@ def last_words(text: str, count: int = 15) -> list[str]:
 
 
 def cause(lines: Sequence[str]) -> str:
-    """The line that tells why a script failed, with its name where it has one; empty when none does."""
+    """Return the line that shows why a script failed, with the name of the cause if known; empty if there is none."""
     for pattern, name in _CAUSES:
         for line in reversed(lines):
             if pattern.search(line.strip()):

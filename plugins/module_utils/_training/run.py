@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts a training job, watches it for a while, takes it away: what is done with the judgements of judge."""
+"""Start a training job, watch it, and remove it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from . import images, judge, log
 from .judge import Seen, Verdict, Wanted
 
 _REMOVAL = 120
-# A training takes hours, and its log may be shown a moment late.
+# A training takes hours, so its log may be shown with a delay.
 _PAUSE = 2.0
 _OF_PODS = "involvedObject.kind=Pod"
 _JOB_LABEL = "batch.kubernetes.io/job-name"
-# What goes with the job.
+# Kinds of objects that are removed with the job.
 _KINDS = ("services", "configmaps", "secrets")
 
 
 class Training:
-    """One job with its Service, ConfigMap and Secret, all of one name."""
+    """One job with its Service, ConfigMap and Secret of the same name."""
 
     def __init__(self, api: Api, namespace: str, name: str, wanted: Wanted) -> None:
         self._api, self._name, self._wanted = api, name, wanted
@@ -47,9 +47,10 @@ class Training:
     def start(
         self, job: Mapping[str, Any], others: Sequence[Mapping[str, Any]], candidates: Sequence[str] = ()
     ) -> None:
-        """Make the job and what it needs, in place of an earlier one of this name. Errors come before any change.
+        """Create the job and its objects, replacing earlier ones of this name. Errors are raised before any change.
 
-        Its image is the first of ``candidates`` that runs on the nodes' GPUs; without any, it is that of ``job``.
+        The image is the first of ``candidates`` that runs on the nodes' GPUs; without candidates, it is the one in
+        ``job``.
         """
         doing = f"Error while starting the training {self._name}"
         nodes = self._api.items("/api/v1/nodes")
@@ -80,14 +81,14 @@ class Training:
         for body in others:
             self._api.apply(self._path(body), dict(body))
         made = self._api.create(self._jobs, dict(job))
-        # From now on they go with the job, whoever removes it.
+        # Owner references make Kubernetes delete these objects together with the job.
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": self._name, "uid": made["metadata"]["uid"]}
         for body in others:
             owned = {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}
             self._api.apply(self._path(body), owned)
 
     def _secret(self) -> dict[str, Any]:
-        """A word that only this job's pods know, by which their coordinator tells them from others."""
+        """Return a Secret with a random word by which the coordinator recognizes this job's pods."""
         metadata = {"name": self._name, "namespace": self._namespace, "labels": {OWNER_LABEL: OWNER}}
         word = base64.b64encode(secrets.token_hex(32).encode()).decode()
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"word": word}}
@@ -116,7 +117,7 @@ class Training:
                 )
 
     def _has_priority_class(self, doing: str, job: Mapping[str, Any]) -> None:
-        """The API accepts a Job whose pods it would reject."""
+        """Raise DomainError for a missing PriorityClass: the API accepts the Job but would reject its pods."""
         name = ((job["spec"].get("template") or {}).get("spec") or {}).get("priorityClassName")
         if name and self._api.find(f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}") is None:
             raise DomainError(
@@ -125,9 +126,9 @@ class Training:
             )
 
     def watch(self, since: Mapping[str, Any], seconds: float, schedule_timeout: float) -> dict[str, Any]:
-        """What is new: returns as soon as there is something to tell or ``seconds`` are over.
+        """Return new output, at the latest after ``seconds``.
 
-        ``since`` is what the last call returned as ``since``, empty in the first one.
+        ``since`` is the value ``since`` of the previous call's result, empty for the first call.
         """
         known: dict[str, Any] = {"pod": "", "stamp": "", "troubled": {}, "text": "", **since}
         lines: list[str] = []
@@ -135,7 +136,7 @@ class Training:
         def look() -> tuple[Seen, Verdict]:
             seen = self._look(watch)
             verdict = judge.judge(seen, self._wanted)
-            # Calls may be far apart, so it is the wall clock that counts.
+            # Wall-clock time is used because there may be long pauses between calls.
             stuck = StuckFor(schedule_timeout if verdict.unschedulable else STUCK, known["troubled"])
             if stuck.exceeded(verdict.troubled, time.time()):
                 verdict = Verdict("failed", verdict.troubled[verdict.pod], verdict.pod)
@@ -154,12 +155,12 @@ class Training:
         return {**news, **(self._result(seen, verdict) if verdict.over else {})}
 
     def last_words(self) -> list[str]:
-        """The last lines that rank 0's pod said."""
+        """Return the last lines of rank 0's pod."""
         pod = judge.first(self._pods(self._api))
         return log.last_words(self._log(objects.name(pod))) if pod else []
 
     def remove(self) -> bool:
-        """Remove the job with all that belongs to it, and wait until it is gone; whether there was any."""
+        """Remove the job with its objects and wait until they are gone; return whether there were any."""
         doing = f"Error while removing the training {self._name}"
         there = self._owned(doing)
         if there:
@@ -179,7 +180,7 @@ class Training:
         return there
 
     def _owned(self, doing: str) -> bool:
-        """Whether there is a job of this name; one that somebody else made is an error."""
+        """Return whether the job exists. Raise DomainError if it is not managed by this collection."""
         found = self._api.find(self._job)
         if found and not objects.is_ours(found):
             raise DomainError(
@@ -210,7 +211,7 @@ class Training:
         if any(objects.phase(pod) == "Pending" for pod in seen.pods):
             seen = replace(seen, events=watch.items(f"{self._core}/events", fieldSelector=_OF_PODS))
         if judge.judge(seen, self._wanted).unschedulable:
-            # All pods of a cluster are much; from its cache they cost the API server little.
+            # All pods of a cluster are a long list; reading it from the API server's cache is cheap.
             cached = {"resourceVersion": "0"}
             nodes, pods = watch.items("/api/v1/nodes", **cached), watch.items("/api/v1/pods", **cached)
             seen = replace(seen, nodes=nodes, cluster_pods=pods, claims=read_claims(watch, pods))
@@ -240,7 +241,7 @@ class Training:
         return {"last_words": words, "cause": log.cause(words)}
 
     def _log(self, pod: str, **query: str) -> str:
-        # A container that has not started has no log; that is no error.
+        # A container that has not started has no log.
         with contextlib.suppress(ApiError):
             return self._api.text(f"{self._core}/pods/{pod}/log", **{"tailLines": "1000", **query})
         return ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Launch agents of a cluster and the pods of their jobs, as the API gives them. Pure but for what reads the API."""
+"""Read the launch agents of a cluster and the pods of their jobs from the API."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .._cluster.api import Api, ApiError
 from .._cluster.objects import Object
 from .._cluster.rollout import available, selects
 
-# wandb/sdk/launch/runner/kubernetes_monitor.py and the role wandb_launch.
+# Source: wandb/sdk/launch/runner/kubernetes_monitor.py and the role wandb_launch.
 _JOBS = "wandb.ai/monitor=true"
 _AGENTS = {"app.kubernetes.io/part-of": "wandb-launch"}
 _LINES = 3
-# kubelet says so in place of the log while it removes a container.
+# The kubelet's answer instead of a log while it removes a container.
 _NO_LOG = "unable to retrieve container logs"
 
 
 def read(api: Api) -> dict[str, Any]:
-    """Return the agents, each with what ails it, and the pods of jobs, in all namespaces. Raises ApiError."""
-    # W&B's chart can give labels to the pods only.
+    """Return the agents with their problems, and the pods of jobs, in all namespaces. Raise ApiError."""
+    # W&B's chart can only label the pods.
     deployments = [each for each in api.items("/apis/apps/v1/deployments") if _is_agent(each)]
     pods = api.items("/api/v1/pods", labelSelector="=".join(*_AGENTS.items()))
     jobs = api.items("/api/v1/pods", labelSelector=_JOBS)
@@ -67,9 +67,9 @@ def _job(pod: Object, events: Sequence[Object]) -> dict[str, Any]:
 
 
 def orphaned(pod: Object) -> bool:
-    """Whether a pod of a Job goes on although the Job was deleted.
+    """Return whether a pod of a Job still exists although the Job was deleted.
 
-    The API deletes a Job without its pods unless it is asked to do otherwise, and then takes their owner away.
+    By default, the API deletes a Job without its pods and removes their owner reference.
     """
     metadata = pod["metadata"]
     of_job = "job-name" in (metadata.get("labels") or {})
@@ -86,7 +86,7 @@ def _trouble(pod: Object | None, events: Sequence[Object]) -> str:
 
 
 def _log(api: Api, agent: Mapping[str, Any]) -> list[str]:
-    """The last lines of an agent that ended, which say why."""
+    """Return the last lines of an agent that exited, which show the reason."""
     path = f"/api/v1/namespaces/{agent['namespace']}/pods/{agent['pod']}/log"
     for previous in ("true", "false"):
         try:

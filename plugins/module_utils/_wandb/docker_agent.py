@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A launch agent that is a systemd unit, and the containers of jobs, as systemd and Docker of a host say it."""
+"""Read a launch agent that is a systemd unit, and the containers of its jobs, from systemd and Docker."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .._command import CommandNotFoundError, Runner
 from .._json import as_text
 
 _PROPERTIES = "LoadState,ActiveState,SubState,Result,NRestarts,InvocationID,ExecMainStartTimestampMonotonic"
-# wandb/sdk/launch/agent/agent.py says so once W&B knows the agent and all of its queues.
+# Printed by wandb/sdk/launch/agent/agent.py when W&B knows the agent and all of its queues.
 _REGISTERED = re.compile(r"launch: agent \S+ polling on queues")
-# One that W&B refuses ends within some seconds. The journal need not reach back to the start of one that runs on.
+# An agent that W&B rejects exits within seconds. The journal of an older agent may not contain its start.
 _SETTLED_S = 60
 _LINES = 3
-# roles/wandb_launch/files/agent/launch_agent.py says so of a build that failed, and of an image that it loaded.
+# Printed by roles/wandb_launch/files/agent/launch_agent.py for a failed build and for a loaded image.
 _BUILD, _BUILT = "launch: build: ", "launch: loaded "
-# wandb/sdk/launch/_project_spec.py gives it to each job.
+# Set for each job by wandb/sdk/launch/_project_spec.py.
 _JOB = "WANDB_LAUNCH=True"
 
 
 def read(runner: Runner, unit: str, host: str, gpus: int, jobs: bool = True) -> dict[str, Any]:
-    """Return the agent, if there is such a unit, and the jobs; the fields are those of agents on a cluster.
+    """Return the agent, if the unit exists, and its jobs, with the same fields as agents on a cluster.
 
-    ``gpus`` is the number of the host's GPUs, which a job that asks for all of them has. Without ``jobs`` no container
-    is read.
+    ``gpus`` is the number of the host's GPUs, for jobs that request all of them. Without ``jobs`` no containers are
+    read.
     """
     shown = runner.check(["systemctl", "show", f"--property={_PROPERTIES}", unit], f"reading the state of {unit}")
     values = dict(line.partition("=")[::2] for line in shown.stdout.splitlines())
@@ -42,7 +42,7 @@ def read(runner: Runner, unit: str, host: str, gpus: int, jobs: bool = True) -> 
 
 
 def agent(values: Mapping[str, str], lines: list[str], unit: str, host: str, now: float) -> dict[str, Any]:
-    """``values`` are properties of the unit, ``lines`` its journal, ``now`` is seconds of the monotonic clock."""
+    """Return the agent from the unit's properties, its journal's ``lines`` and the monotonic time in seconds."""
     runs = (values.get("ActiveState"), values.get("SubState")) == ("active", "running")
     age = now - int(values.get("ExecMainStartTimestampMonotonic") or 0) / 1e6
     alive = runs and (age > _SETTLED_S or any(map(_REGISTERED.search, lines)))
@@ -62,8 +62,9 @@ def agent(values: Mapping[str, str], lines: list[str], unit: str, host: str, now
 
 
 def failed_build(lines: list[str]) -> list[str]:
-    """What the last failed build printed at its end, with a first line that names the image; empty if it was followed
-    by one that worked.
+    """Return the last lines of the last failed build, with a first line that names the image.
+
+    The result is empty if a successful build followed.
     """
     found: list[str] = []
     previous = False
@@ -76,7 +77,7 @@ def failed_build(lines: list[str]) -> list[str]:
 
 
 def job(container: Mapping[str, Any], host: str, gpus: int) -> dict[str, Any] | None:
-    """A container that C(docker inspect) describes, if it is that of a job."""
+    """Return the job of a container that ``docker inspect`` describes, None if it is not a job's."""
     config, options = container.get("Config") or {}, container.get("HostConfig") or {}
     environment = config.get("Env") or []
     if _JOB not in environment:
@@ -105,7 +106,7 @@ def _jobs(runner: Runner, host: str, gpus: int) -> list[dict[str, Any]]:
         names = runner.run(["docker", "ps", "--quiet"]).stdout.split()
     except CommandNotFoundError:
         return []
-    # One that ends in between is an error besides the answer.
+    # A container that ends in between causes an error message in addition to the answer.
     said = runner.run(["docker", "inspect", *names]).stdout if names else "[]"
     found = [job(container, host, gpus) for container in json.loads(said or "[]")]
     return [each for each in found if each]

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Says what went wrong at W&B, and what to do, from the errors of its SDK.
+"""Explain errors of W&B's SDK and what to do.
 
-The words were seen with wandb 0.31.0: AuthenticationError of wandb/sdk/wandb_login.py, and errors of GraphQL as
-wandb-core hands them on.
+The messages were observed with wandb 0.31.0: AuthenticationError of wandb/sdk/wandb_login.py, and GraphQL errors that
+wandb-core passes on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNREACHED = (
 
 
 def explained(error: str, url: str, entity: str) -> str:
-    """Return the cause of an error of wandb's SDK and what to do, as the end of a sentence."""
+    """Return the cause of an error of W&B's SDK and what to do, as the end of a sentence."""
     said = " ".join(error.replace("input: ", "").split()).rstrip(".")
     low = said.lower()
     if "API key must" in said or "API key may only" in said or "API key is empty" in said:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Queues of W&B Launch: what the settings declare, as W&B takes it, and how that differs from what W&B has."""
+"""Convert declared queues of W&B Launch to W&B's form, and compare them with the existing ones."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from .._json import as_object, as_objects, needed_text, read_json
 from .._mappings import merged
 
 Values = dict[str, Any]
-# Where a template variable of that name goes, unless a value is given.
+# Resource for each template variable of that name, unless a value is given.
 _AMOUNTS = {"gpus": "nvidia.com/gpu", "cpu": "cpu", "memory": "memory"}
 _DOCKER_AMOUNTS = {"gpus": "gpus", "cpu": "cpus", "memory": "memory"}
-# Where agents and jobs find own certificate authorities: Python's requests, Go (wandb-core) and Python's ssl, and git.
+# Path of additional CAs for agents and jobs: Python's requests, Go (wandb-core) and Python's ssl, and git.
 AUTHORITIES = "/etc/wandb-ca"
 CA_VARIABLES = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "GIT_SSL_CAINFO")
-# Settings that say something of a cluster. The agent gives containers of Docker no volumes.
+# Settings that only apply to clusters. The agent mounts no volumes into Docker containers.
 _CLUSTER_ONLY = ("namespace", "node_selector", "tolerations", "volumes")
 
 
 @dataclass(frozen=True)
 class Queue:
-    """A queue as W&B keeps it; ``variables`` are JSON schemas by name."""
+    """A queue in W&B's form; ``variables`` are JSON schemas by name."""
 
     name: str
     resource: str = "kubernetes"
@@ -35,7 +35,7 @@ class Queue:
     prioritization: str = "DISABLED"
 
     def shown(self) -> Values:
-        """The queue as a diff shows it."""
+        """Return the queue for a diff."""
         return {
             "name": self.name,
             "resource": self.resource,
@@ -46,11 +46,11 @@ class Queue:
 
 
 def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
-    """Return the arguments of M(gpulab.kubernetes.wandb_queue) for an entry of wandb_launch_queues.
+    """Return the arguments of the module wandb_queue for an entry of wandb_launch_queues.
 
-    ``defaults`` has namespace, node_selector, tolerations, environment and, if there are own certificate authorities,
-    the name of their ConfigMap (authorities) of the jobs. ``unused`` are settings that are given and
-    mean nothing for a queue of this type.
+    ``defaults`` has the jobs' namespace, node_selector, tolerations, environment and, with additional certificate
+    authorities, the name of their ConfigMap (authorities). ``unused`` in the result names settings that do not apply to
+    this type of queue.
     """
     resource = setting.get("type") or "kubernetes"
     unused = () if resource == "kubernetes" else _CLUSTER_ONLY
@@ -73,9 +73,9 @@ def declared(setting: Mapping[str, Any], defaults: Mapping[str, Any]) -> Values:
 
 
 def from_api(name: str, config: Any, resource: str, variables: Any, prioritization: str) -> Queue:
-    """Return a queue from what wandb's RunQueue has: its config, type, template_variables and prioritization_mode.
+    """Return a queue from fields of wandb's RunQueue. Raise DomainError.
 
-    Raises DomainError.
+    The fields are its config, type, template_variables and prioritization_mode.
     """
     what = f"the queue {name} of W&B"
     by_type = as_object(_loaded(config, what).get("resource_args") or {}, f"the arguments of {what}")
@@ -88,7 +88,7 @@ def from_api(name: str, config: Any, resource: str, variables: Any, prioritizati
 
 
 def _loaded(value: Any, what: str) -> dict[str, Any]:
-    """An object or its JSON, empty for none."""
+    """Return an object, parsed if it is JSON; empty if there is none."""
     return as_object(read_json(value, what) if isinstance(value, str) else value or {}, what)
 
 
@@ -149,7 +149,7 @@ def _container(setting: Mapping[str, Any], variables: Mapping[str, Any]) -> Valu
 
 
 def _docker_amount(name: str, value: Any) -> str:
-    """An amount as docker run takes it, which reads neither V(500m) of a CPU nor V(8Gi); V(8g) is its own."""
+    """Return an amount for ``docker run``, which accepts ``8g`` but neither ``500m`` of a CPU nor ``8Gi``."""
     text = str(value or "")
     quantity = read_quantity(text) if name == "cpus" or any(letter.isupper() for letter in text) else None
     return text if quantity is None else f"{float(quantity):.12g}"

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the launch agent refuses in a queue's resource arguments.
+"""Find everything in a queue's resource arguments that the launch agent rejects.
 
-From wandb/sdk/launch/utils.py of wandb 0.31.0: validate_kubernetes_resource_args and
-validate_local_container_resource_args, which stop at the first; here all are found, with where they are.
+Source: validate_kubernetes_resource_args and validate_local_container_resource_args in wandb/sdk/launch/utils.py of
+wandb 0.31.0. They stop at the first problem; this finds all, with their places.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _REPEATABLE = frozenset(("e", "env", "ulimit"))
 
 
 def refusals(resource: str, arguments: Mapping[str, Any]) -> list[str]:
-    """Say what the agent would refuse of a queue of this type, each with its place and reason."""
+    """Return what the agent would reject for a queue of this type, each with its place and reason."""
     if resource == "kubernetes":
         return list(_manifest(arguments, ""))
     return list(_docker(arguments)) if resource == "local-container" else []

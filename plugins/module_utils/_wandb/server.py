@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""W&B through its own SDK, which is imported when it is needed: most users of the collection have none."""
+"""Access W&B through its SDK, which is imported only when needed, because most users do not have it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NO_ACCESS = "check that you have access to this entity"
 
 
 class Server:
-    """A server of W&B as the owner of a key sees it. All methods raise DomainError."""
+    """A W&B server, accessed with an API key. All methods raise DomainError."""
 
     def __init__(self, url: str, key: str, entity: str, authorities: str = "") -> None:
         self._url, self._entity = url.rstrip("/"), entity
@@ -47,7 +47,7 @@ class Server:
             self._api.entity_is_team(entity)
 
     def names(self) -> list[str]:
-        """Return the names of the entity's queues; it has no project for them before its first one."""
+        """Return the names of the entity's queues; before the first one, W&B has no project for them."""
         with self._doing("reading the queues"):
             try:
                 return [each["name"] for each in self._api.get_project_run_queues(self._entity, _PROJECT)]
@@ -57,7 +57,7 @@ class Server:
                 raise
 
     def read(self, name: str) -> Queue | None:
-        """Return a queue, if there is one."""
+        """Return a queue, None if it does not exist."""
         if name not in self.names():
             return None
         with self._doing(f"reading the queue {name}"):
@@ -65,11 +65,11 @@ class Server:
             mode = found.prioritization_mode
             if found._default_resource_config_id is None:
                 return from_api(name, {}, "", [], mode)
-            # Its type comes with both of them.
+            # RunQueue loads the type together with these two.
             return from_api(name, found.default_resource_config, found.type, found.template_variables, mode)
 
     def write(self, queue: Queue) -> None:
-        """Create a queue, or replace what it has."""
+        """Create a queue or replace its settings."""
         with self._doing(f"writing the queue {queue.name}"):
             self._api.upsert_run_queue(
                 queue.name,
@@ -81,12 +81,12 @@ class Server:
             )
 
     def delete(self, name: str) -> None:
-        """Delete a queue, with what waits in it."""
+        """Delete a queue and the items waiting in it."""
         with self._doing(f"deleting the queue {name}"):
             self._api.run_queue(self._entity, name).delete()
 
     def states(self, name: str) -> dict[str, int]:
-        """Return how many of the first 100 items of a queue are in each state, such as pending."""
+        """Return how many of a queue's first 100 items are in each state, such as pending."""
         with self._doing(f"reading the items of the queue {name}"):
             found: dict[str, int] = {}
             for item in self._api.run_queue(self._entity, name).items:
@@ -106,7 +106,7 @@ class Server:
 
 
 def config_problems(config: dict[str, Any]) -> list[str]:
-    """Say what wandb's own model of an agent's configuration refuses."""
+    """Return what W&B's own schema rejects in an agent's configuration."""
     from wandb.sdk.launch.agent.config import AgentConfig, ValidationError
 
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An SSH tunnel to an API server: ssh's arguments from Ansible's connection settings."""
+"""Build ssh's arguments for a tunnel to an API server from Ansible's connection settings. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from ...module_utils._kubeadm.kubeconfig import host_port
 
 
 class TunnelError(DomainError):
-    """There can't be a tunnel with these settings."""
+    """A tunnel isn't possible with these settings."""
 
 
 def ssh_arguments(option: Callable[[str], Any], local_port: int, address: str, remote_port: int) -> list[str]:
-    """The command of a tunnel to an address that the host reaches.
+    """Return the ssh command of a tunnel to an address that is reachable from the host.
 
-    ``option`` gives the values of Ansible's connection plugin C(ssh).
-    What comes first counts for ssh: a tunnel that an existing connection carried would outlive this one.
+    ``option`` returns values of the options of Ansible's connection plugin ssh.
+    ssh uses the first value of each option, so ControlMaster and ControlPath come first: a tunnel over an existing
+    connection would outlive this one.
     """
     if option("password"):
         raise TunnelError(
@@ -53,7 +54,7 @@ def ssh_arguments(option: Callable[[str], Any], local_port: int, address: str, r
 
 
 def connection_options(connection: Any) -> Callable[[str], Any]:
-    """Read options of a connection plugin; one that this version does not have is None."""
+    """Return a function that reads options of a connection plugin, None for one that this version doesn't have."""
 
     def option(name: str) -> Any:
         try:

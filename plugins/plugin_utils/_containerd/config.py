@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads containerd's configuration as containerd does: files of versions 1 to 4, merged in the order of their imports.
+"""Read containerd's configuration as containerd does: files of versions 1 to 4, merged in the order of their imports.
 
 How containerd merges and migrates: cmd/containerd/server/config/config.go, plugins/cri/{runtime,images}/plugin.go of
 containerd 2.0 to 2.3, services/server/config/config.go of 1.6 and 1.7.
@@ -25,13 +25,13 @@ Release = tuple[int, int, int]  # major, minor, patch
 
 RUNTIME = "io.containerd.cri.v1.runtime"
 IMAGES = "io.containerd.cri.v1.images"
-# One table for both until containerd 2.0; version 1 of the configuration calls it cri.
+# The table for both runtime and images until containerd 2.0; version 1 of the configuration calls it cri.
 LEGACY = "io.containerd.grpc.v1.cri"
 _SHORT = "cri"
 CRI_PLUGINS = frozenset({_SHORT, LEGACY, RUNTIME, IMAGES})
 _LINUX = "io.containerd.runtime.v1.linux"
 _V1_NAMES = {_SHORT: LEGACY, "linux": _LINUX}
-# These moved to the table of images, all others to that of runtimes.
+# These keys moved to the images table, all others to the runtime table.
 _OF_IMAGES = frozenset(
     {
         "registry",
@@ -43,7 +43,7 @@ _OF_IMAGES = frozenset(
     }
 )
 _LONGEST, _DEEPEST = 2**20, 64
-# Python's TOML reader takes time with the square of the parts.
+# tomllib's run time is quadratic in the number of key parts.
 _DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}""")
 _RELEASE = re.compile(r"(?:\d{1,9}:)?v?(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?(?:\D|\Z)")
 _KINDS = {str: "a string", bool: "a boolean", int: "a number", list: "a list", dict: "a table", float: "a number"}
@@ -51,7 +51,7 @@ _KINDS = {str: "a string", bool: "a boolean", int: "a number", list: "a list", d
 
 @dataclass(frozen=True)
 class Runtime:
-    """What a configuration says about a runtime; None where it is silent."""
+    """Settings of a runtime; None if the configuration doesn't set one."""
 
     type: str | None
     binary: str | None
@@ -69,7 +69,7 @@ class Runtime:
 
 @dataclass(frozen=True)
 class View:
-    """What the tables of the CRI plugins say; None where they are silent."""
+    """Settings of the CRI plugins; None if the configuration doesn't set one."""
 
     default_runtime: str | None = None
     runtimes: Mapping[str, Runtime] = field(default_factory=dict)
@@ -83,9 +83,9 @@ class View:
 
 @dataclass(frozen=True)
 class File:
-    """One file. ``tables`` is None when it is imported by name and does not exist.
+    """A configuration file. ``tables`` is None if it is imported by name and does not exist.
 
-    ``version`` is 1 where the file names none. A file that is not ``imported`` counts for nothing.
+    ``version`` is 1 if the file has none. A file that is not ``imported`` has no effect.
     """
 
     path: str
@@ -95,17 +95,17 @@ class File:
 
     @property
     def plugins(self) -> Table:
-        """The tables of the plugins, under the names that version 2 gave them."""
+        """Return the plugins' tables under their names in version 2."""
         found = _table(self.tables or {}, "plugins", self.path)
         return {_V1_NAMES.get(name, name): value for name, value in found.items()} if self.version == 1 else found
 
     @cached_property
     def view(self) -> View:
-        """What this file alone says. Raises DomainError for a value of a wrong type."""
+        """Return the settings of this file alone. Raises DomainError for a value of the wrong type."""
         return self.check()
 
     def check(self) -> View:
-        """As ``view``, which remembers it."""
+        """Return what ``view`` returns, uncached."""
         return _view(
             migrated(self.plugins, self.path) if self.version < 4 else self.plugins, self.path, self.version < 3
         )
@@ -113,7 +113,7 @@ class File:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Files in the order in which they take effect, the base first, and what comes out of them."""
+    """Files in the order in which they take effect, the main file first, and their merged settings."""
 
     files: tuple[File, ...]
     release: Release | None
@@ -133,15 +133,15 @@ class Configuration:
 
     @property
     def cri_table(self) -> str | None:
-        """The table that the first file with settings for CRI's runtimes has them in."""
+        """Return the name of the CRI runtime table in the first file that has one."""
         tables = [_table(file.tables or {}, "plugins", file.path) for file in self.effective]
         return next((name for found in tables for name in (RUNTIME, LEGACY, _SHORT) if name in found), None)
 
     @property
     def cdi(self) -> bool | None:
-        """Whether containerd injects CDI devices; None when neither files nor release tell.
+        """Return whether containerd injects CDI devices, None if neither the files nor the release show it.
 
-        It is off by default in containerd 1.7, unknown to older ones, and on by default from 2.0.
+        CDI is off by default in containerd 1.7, unknown to older releases, and on by default from 2.0.
         """
         if self.view.enable_cdi is not None:
             return self.view.enable_cdi
@@ -151,7 +151,7 @@ class Configuration:
 
 
 def parse_release(text: str) -> Release | None:
-    """(2, 3, 6) for containerd 2.3.6 and for its package's version, None for an empty text, else DomainError."""
+    """Return the release in a version of containerd or its package, None for an empty text. Raises DomainError."""
     match = _RELEASE.match(text)
     if text and not match:
         raise DomainError(f"Error while reading containerd's configuration: {text!r} is not a version of containerd")
@@ -159,7 +159,7 @@ def parse_release(text: str) -> Release | None:
 
 
 def parse(path: str, text: str | None, *, imported: bool = True) -> File:
-    """One file. Raises DomainError, with the path in its fields, when it is no TOML or its version is no number."""
+    """Parse a file. Raises DomainError with its path for invalid TOML or a version that is not a number."""
     if text is None:
         return File(path, None, imported=imported)
     tables = _tables(path, text)
@@ -180,7 +180,7 @@ def _tables(path: str, text: str) -> Table:
     except RecursionError:
         raise too_deep from None
     except ValueError as error:
-        # Not only a TOMLDecodeError: a number may have too many digits.
+        # Not only TOMLDecodeError: int() also rejects numbers with too many digits.
         raise _error(path, str(error)) from error
     level, depth = [tables], 0
     while level:
@@ -191,15 +191,15 @@ def _tables(path: str, text: str) -> Table:
 
 
 def merge(files: Iterable[File], release: Release | None = None) -> Configuration:
-    """What containerd makes of these files; without a release as the newest does.
+    """Merge files as containerd does; without a release, as the newest one does.
 
-    Raises DomainError for a value of a wrong type.
+    Raises DomainError for a value of the wrong type.
     """
     files = tuple(files)
     effective = [file for file in files if file.imported and file.tables is not None]
     plugins: Table = {}
     for file in effective:
-        # Every file is looked at alone first, so that what is wrong with it names it.
+        # Check each file alone first, so that the error names the file.
         file.check()
         if release and release < (2, 0):
             plugins = {
@@ -213,7 +213,7 @@ def merge(files: Iterable[File], release: Release | None = None) -> Configuratio
     last = effective[-1].version if effective else 1
     paths = ", ".join(file.path for file in effective)
     if release and release < (2, 3) and (last < 3 or release < (2, 0)):
-        # The version of the last file decides how the whole is read.
+        # The version of the last file decides how the merged tables are read.
         plugins = migrated(plugins, paths)
     old = last < 3 and not (release and release >= (2, 0))
     return Configuration(
@@ -228,7 +228,7 @@ def merge(files: Iterable[File], release: Release | None = None) -> Configuratio
 
 
 def migrated(plugins: Table, path: str) -> Table:
-    """The same tables with version 2's table for CRI in the two that came after it."""
+    """Return the tables with version 2's CRI table split into the runtime and images tables of version 3."""
     legacy = plugins.get(LEGACY)
     if not isinstance(legacy, Mapping):
         return plugins
@@ -246,7 +246,7 @@ def migrated(plugins: Table, path: str) -> Table:
 
 
 def _view(plugins: Table, path: str, old: bool) -> View:
-    """``old`` is for what containerd 2.0 forgot: the tables default_runtime and untrusted_workload_runtime."""
+    """Return settings from tables; ``old``: with default_runtime and untrusted_workload_runtime, removed in 2.0."""
     runtime, images = _table(plugins, RUNTIME, path), _table(plugins, IMAGES, path)
     containerd, linux = _table(runtime, "containerd", path), _table(plugins, _LINUX, path)
     registry = _table(images, "registry", path)
@@ -277,7 +277,7 @@ def _runtime(table: Table, linux: Table, systemd_cgroup: bool | None, path: str)
     engine = _text(table, "runtime_engine", path)
     cgroup = _flag(options, "SystemdCgroup", path)
     if kind == _LINUX:
-        # Only the first runtime of containerd heeds these settings, which are not its own.
+        # containerd 1's io.containerd.runtime.v1.linux reads these settings, which are outside the runtime's own table.
         binary = binary or engine or _text(linux, "runtime", path)
         cgroup = systemd_cgroup if cgroup is None and not options else cgroup
     return Runtime(kind, binary or engine, cgroup, engine)
@@ -306,7 +306,7 @@ def _table(parent: Table, key: str, path: str) -> Table:
 
 
 def _text(parent: Table, key: str, path: str) -> str | None:
-    """A text, None where there is none or an empty one, as in what containerd itself writes."""
+    """Return a text, None if there is none or an empty one, which containerd itself writes."""
     value = parent.get(key)
     if value is not None and not isinstance(value, str):
         raise _wrong(value, key, "a string", path)

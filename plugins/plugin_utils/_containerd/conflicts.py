@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings in containerd's configuration that don't fit together. Rules: a configuration in, conflicts out."""
+"""Find conflicting settings in containerd's configuration. Rules: configuration in, conflicts out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .config import CRI_PLUGINS, LEGACY, RUNTIME, Configuration, File, Table
 
 @dataclass(frozen=True)
 class Conflict:
-    """``files`` are those that say so, without a name when there is one text only. ``level`` is problem or note."""
+    """A conflict in ``files``; a file has no name if only one text was given. ``level`` is problem or note."""
 
     kind: str
     text: str
@@ -28,10 +28,10 @@ class Conflict:
 
 Rule = Callable[[Configuration], Iterator[Conflict]]
 
-# From 2.3 on every file is brought to one version before they are merged, but a check that came with 2.3.0 (81a1a550f)
-# and was taken back after 2.3.4 (1125b053f) refuses the mere number.
+# From 2.3 on, every file is migrated to one version before the merge, but a check in 2.3.0 (81a1a550f) to 2.3.4
+# (reverted in 1125b053f) refuses a higher version number.
 _ANY_ORDER = (2, 3, 5)
-# So many settings are named, of more their number.
+# The maximum number of settings to list by name.
 _NAMED = 3
 
 
@@ -78,7 +78,7 @@ def imports(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def tables(configuration: Configuration) -> Iterator[Conflict]:
-    """Tables under a name that containerd does not look at in a file of this version."""
+    """Yield tables whose names containerd ignores in a file of this version."""
     release = configuration.release
     for file in configuration.effective:
         plugins = (file.tables or {}).get("plugins", {})
@@ -97,7 +97,7 @@ def _unread(version: int, configuration: Configuration) -> tuple[str, ...]:
     release = configuration.release or (2, 3)
     if release < (2, 0):
         return (RUNTIME,) if version < 2 else ("cri", RUNTIME)
-    # containerd 2.0 to 2.2 migrated once, after the merge, and then the newer table won.
+    # containerd 2.0 to 2.2 migrated once, after the merge, so the newer table won.
     once = release < (2, 3)
     if version == 4 or (once and (version == 3 or configuration.version >= 3)):
         return ("cri", LEGACY)
@@ -105,7 +105,7 @@ def _unread(version: int, configuration: Configuration) -> tuple[str, ...]:
 
 
 def replaced_tables(configuration: Configuration) -> Iterator[Conflict]:
-    """Tables of plugins in two files. Before 2.0 containerd does not merge them, so the earlier one has no effect."""
+    """Yield plugin tables in two files. containerd before 2.0 doesn't merge them, so the earlier one has no effect."""
     if not configuration.release or configuration.release >= (2, 0):
         return
     earlier: dict[str, File] = {}
@@ -139,7 +139,7 @@ def cri(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def default_runtime(configuration: Configuration) -> Iterator[Conflict]:
-    # runc is there without being written down.
+    # runc is always defined.
     names, default = configuration.view.runtimes, configuration.view.default_runtime or "runc"
     if default not in {*names, "runc"}:
         yield Conflict(
@@ -150,7 +150,7 @@ def default_runtime(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def cgroups(configuration: Configuration) -> Iterator[Conflict]:
-    """kubelet has one cgroup driver, so all runtimes that are runc below need the same (docs/cri/config.md)."""
+    """Yield runc runtimes with different cgroup drivers; the kubelet uses only one (docs/cri/config.md)."""
     runtimes = {name: bool(one.systemd_cgroup) for name, one in configuration.view.runtimes.items() if one.is_runc}
     without = sorted(name for name, systemd in runtimes.items() if not systemd)
     if without and len(without) < len(runtimes):
@@ -162,7 +162,7 @@ def cgroups(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def same_runtime(configuration: Configuration) -> Iterator[Conflict]:
-    """A runtime in two files. The later file counts, key by key."""
+    """Yield runtimes that two files define; the later file wins, key by key."""
     defining: dict[str, list[tuple[File, dict[str, Any]]]] = {}
     for file in configuration.effective:
         for name, table in file.view.tables.items():
@@ -201,7 +201,7 @@ def registries(configuration: Configuration) -> Iterator[Conflict]:
 
 
 def first_runtime(configuration: Configuration) -> Iterator[Conflict]:
-    """Settings of io.containerd.runtime.v1.linux. With any other runtime containerd 1 refuses them, 2 ignores them."""
+    """Yield settings of io.containerd.runtime.v1.linux that containerd 1 refuses with other runtimes, and 2 ignores."""
     view = configuration.view
     names = sorted(name for name, one in view.runtimes.items() if one.engine and not one.is_v1)
     if names:

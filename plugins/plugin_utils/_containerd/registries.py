@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with mirrors and credentials of registries, as ends of sentences that show no password. Pure."""
+"""Check mirrors and credentials of registries; problems are ends of sentences that contain no password. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 DEFAULT = "_default"
-# Also the name of a directory.
+# Also used as the name of a directory.
 _REGISTRY = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9][A-Za-z0-9._-]*)(?::[0-9]{1,5})?", re.ASCII)
 _PRINTABLE = re.compile(r"[!-~]+")
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a Linux driver runs programs of a CUDA toolkit, and how. All knowledge is in C(_cuda_data)."""
+"""Whether, and how, a Linux driver runs programs of a CUDA toolkit; facts are in ``data.py``. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ MINOR = "minor_version_compatibility"
 FORWARD = "forward_compatibility"
 UNSUPPORTED = "unsupported"
 UNKNOWN = "unknown"
-# With these the driver alone runs the programs.
+# The driver runs the programs without a further package.
 RUNS = (NATIVE, MINOR)
 
 _CUDA = re.compile(r"(?:cuda[-_ :]?)?v?([1-9][0-9]?)(?:\.([0-9]{1,2}))?(?:\.([0-9]{1,3}))?", re.IGNORECASE | re.ASCII)
 _DRIVER = re.compile(r"([1-9][0-9]{2})(?:\.([0-9]{1,3}))?(?:\.([0-9]{1,3}))?", re.ASCII)
-# The version in the tag, or in the name, of an image: cuda:12.4.1-base, vectoradd-cuda12.5.0, pytorch:2.4-cuda12.4.
+# The version in the tag or name of an image: cuda:12.4.1-base, vectoradd-cuda12.5.0, pytorch:2.4-cuda12.4.
 _IMAGE = re.compile(
     r"(?<![a-z0-9])cuda[-_:]?v?([1-9][0-9]?\.[0-9]{1,2}(?:\.[0-9]{1,3})?)(?![0-9])", re.IGNORECASE | re.ASCII
 )
@@ -31,12 +31,12 @@ _ANY_RELEASE = 9999
 
 
 class CudaError(DomainError):
-    """A text that is no version of what it should be."""
+    """A text is not a valid CUDA or driver version."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """``package`` is there for forward compatibility only."""
+    """How a driver runs a toolkit; ``package`` is set only for forward compatibility."""
 
     kind: str
     reason: str
@@ -46,7 +46,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Cuda:
-    """A toolkit's version; ``release`` (the third digit) is None where the text doesn't say it: the first one."""
+    """A toolkit's version; ``release`` (the third digit) is None if the text has none: the first release."""
 
     major: int
     minor: int
@@ -62,7 +62,7 @@ class Cuda:
 
 @dataclass(frozen=True)
 class Driver:
-    """``exact`` is false when only the branch is said; ``key`` is then that of the branch's earliest release."""
+    """A driver; ``exact`` is false if only the branch is given, and ``key`` is then that of its earliest release."""
 
     text: str
     key: tuple[int, int, int]
@@ -79,7 +79,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a GPU allows beyond the driver that is there."""
+    """What a GPU requires of a driver and of forward compatibility."""
 
     data_center: bool | None
     family: data.Family | None
@@ -92,7 +92,7 @@ class Limits:
 
 
 def read_cuda(text: str) -> Cuda:
-    """A version such as 12.4, 12.4.1, cuda-12.4 or 13 (which is 13.0)."""
+    """Parse a CUDA version such as 12.4, 12.4.1, cuda-12.4 or 13 (which is 13.0)."""
     match = _CUDA.fullmatch(text.strip())
     if not match:
         raise CudaError(
@@ -104,7 +104,7 @@ def read_cuda(text: str) -> Cuda:
 
 
 def read_driver(text: str) -> Driver:
-    """A Linux driver's version such as 550.54.14, or its branch, 550."""
+    """Parse a Linux driver's version such as 550.54.14, or its branch, 550."""
     match = _DRIVER.fullmatch(text.strip())
     if not match:
         raise CudaError(
@@ -115,15 +115,16 @@ def read_driver(text: str) -> Driver:
 
 
 def cuda_of_image(image: str) -> str | None:
-    """The CUDA version that an image's reference tells, None when it tells none."""
+    """Return the CUDA version in an image's reference, None if there is none."""
     match = _IMAGE.search(image.partition("@")[0])
     return match.group(1) if match else None
 
 
 def judge(cuda: str, driver: str, gpu: str | None = None, data_center: bool | None = None) -> Verdict:
-    """How ``driver`` runs programs of the toolkit ``cuda``, on any GPU or on the one that ``gpu`` names or identifies.
+    """Return how ``driver`` runs programs of the toolkit ``cuda`` on any GPU, or on the one that ``gpu`` names.
 
-    ``data_center`` says whether it is a data-centre GPU, where that doesn't follow from the name. Raises CudaError.
+    ``gpu`` is a name or PCI device ID. ``data_center``: whether it is a data-center GPU, if this doesn't follow from
+    the name. Raises CudaError.
     """
     toolkit, version = read_cuda(cuda), read_driver(driver)
     found = identify(gpu) if gpu is not None else None
@@ -142,7 +143,7 @@ def judge(cuda: str, driver: str, gpu: str | None = None, data_center: bool | No
 
 
 def branch_problem(family: data.Family, branch: int) -> str | None:
-    """Why a driver branch doesn't drive GPUs of this family, None when it does (or is newer than this table)."""
+    """Return why a driver branch doesn't support a GPU family, None if it does or is newer than the table."""
     if family.last_branch is not None and branch > family.last_branch:
         return f"{family.last_branch} is the last driver branch that supports them"
     if family.first_branch is not None and branch < family.first_branch:
@@ -239,12 +240,12 @@ def _without_gpu(cuda: Cuda, driver: Driver, limits: Limits) -> Verdict:
 
 
 def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Verdict:
-    """The driver is older than the toolkit's own, or may be."""
+    """Judge a driver that is, or may be, older than the toolkit's own."""
     floor = next((row.driver for row in data.MINOR_VERSIONS if row.major == cuda.major), None)
     package = f"cuda-compat-{cuda.major}-{cuda.minor}"
     row = next((row for row in data.FORWARD if row.toolkit == cuda.version), None)
     listed, ended = (row.branches, row.ended) if row else ((), ())
-    # Of a branch alone NVIDIA's own rule is the branch: ">= 525".
+    # NVIDIA gives its rule by branch alone (">= 525").
     if floor and (driver.key if driver.exact else driver.branch_end) >= _key(floor):
         doubt = not driver.exact and driver.branch == _key(least)[0]
         older = "has releases that are older" if doubt else "is older"
@@ -283,7 +284,7 @@ def _older_driver(cuda: Cuda, driver: Driver, least: str, limits: Limits) -> Ver
 
 
 def _or_older_toolkit(driver: Driver) -> str:
-    """The newest toolkits that the driver surely runs, as the end of a sentence."""
+    """Return advice to use the newest toolkits that the driver supports, as the end of a sentence."""
     majors = [row.major for row in data.MINOR_VERSIONS if driver.key >= _key(row.driver)]
     if majors:
         return f", or use CUDA {majors[-1]}"

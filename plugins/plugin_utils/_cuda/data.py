@@ -1,10 +1,11 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The one table of what CUDA, NVIDIA's Linux drivers and its GPUs have to do with each other. Data and nothing else.
+"""Compatibility of CUDA toolkits, NVIDIA's Linux drivers and GPUs. Data only.
 
-Filters and tests read it on the controller, modules on hosts, C(docs/generate.py) for docs/cuda.md. Each row names its
-source by a key of C(SOURCES). Rows are in order, oldest first. What is not here is not known, and never guessed.
+Filters and tests read it on the controller, modules on hosts, and ``docs/generate.py`` for docs/cuda.md. Each row names
+its source by a key of ``SOURCES``. Rows are ordered from oldest to newest. What is not listed is unknown, and is never
+guessed.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class Toolkit:
-    """A minor version and the Linux drivers that its releases came with: general availability, update 1, update 2...
+    """A minor version and the Linux drivers that its releases included: general availability, update 1, update 2...
 
-    ``first`` is the third digit of the general availability; a lower one was a preview. ``any_update``: the driver
-    serves every release of this version.
+    ``first`` is the third digit of the general availability release; lower ones were previews. ``any_update``: the
+    driver supports every release of this version.
     """
 
     version: str
@@ -77,14 +78,14 @@ TOOLKITS = (
     Toolkit("13.1", ("590.44.01", "590.48.01", "590.48.01"), _INSTALLERS),
     Toolkit("13.2", ("595.45.04", "595.58.03", "595.71.05"), _INSTALLERS),
     Toolkit("13.3", ("610.43.02", "610.43.02"), _INSTALLERS),
-    # No driver comes with it: 615 is the branch that is built with CUDA 13.4.
+    # No driver is included: 615 is the branch that was built with CUDA 13.4.
     Toolkit("13.4", ("615", "615"), ("forward",), first=1),
 )
 
 
 @dataclass(frozen=True)
 class Repository:
-    """The oldest toolkit in NVIDIA's repository for a distribution. It never gets older ones later."""
+    """The oldest toolkit in NVIDIA's repository for a distribution. Older ones are never added later."""
 
     system: str
     first: str
@@ -102,7 +103,7 @@ REPOSITORIES = (
 
 @dataclass(frozen=True)
 class MinorVersions:
-    """The least driver with which every toolkit of a major version runs, with less than all features."""
+    """The minimum driver that runs every toolkit of a major version, without all features."""
 
     major: int
     driver: str
@@ -118,10 +119,10 @@ MINOR_VERSIONS = (
 
 @dataclass(frozen=True)
 class Forward:
-    """The driver branches on which the package cuda-compat of a toolkit works (data-centre GPUs only).
+    """The driver branches with which a toolkit's package cuda-compat works (data-center GPUs only).
 
-    ``ended``: long-term and production branches of which NVIDIA took it when that toolkit came (source C(images)), and
-    which it no longer lists because they have ended.
+    ``ended``: discontinued long-term and production branches that NVIDIA supported when the toolkit was released
+    (source ``images``), but no longer lists.
     """
 
     toolkit: str
@@ -150,7 +151,7 @@ FORWARD = (
 
 @dataclass(frozen=True)
 class Branches:
-    """The driver branches that Linux has had. Other numbers between them are those of Windows."""
+    """The driver branches of Linux. Other numbers in between are Windows branches."""
 
     numbers: tuple[int, ...]
     sources: tuple[str, ...] = ("branches",)
@@ -169,10 +170,10 @@ OPEN_UNSUPPORTED = "unsupported"
 
 @dataclass(frozen=True)
 class Family:
-    """GPUs of one architecture that the same drivers and toolkits serve; an architecture can be several of them.
+    """GPUs of one architecture with the same driver and toolkit support; an architecture can have several families.
 
-    Branches and toolkits are None where there is no bound to watch (or one that is older than this table).
-    ``data_center``: whether all of them are data-centre GPUs, None when only some are.
+    Branches and toolkits are None if there is no limit, or one that is older than this table. ``data_center``: whether
+    all of them are data-center GPUs, None if only some are.
     """
 
     name: str
@@ -244,7 +245,7 @@ BLACKWELL_ULTRA = Family(
     first_toolkit="12.9",
     data_center=True,
 )
-# Where an architecture is several families, the one that its name alone means comes first.
+# Of several families of one architecture, the first is the one that the architecture's name stands for.
 FAMILIES = (
     FERMI,
     KEPLER,
@@ -266,7 +267,7 @@ FAMILIES = (
 
 @dataclass(frozen=True)
 class Block:
-    """Device ids of vendor 10de that chips of one family have. NVIDIA gives them out in blocks; rounded to 0x10."""
+    """Device IDs of vendor 10de of one family's chips. NVIDIA assigns them in blocks; rounded to 0x10."""
 
     first: int
     last: int
@@ -313,9 +314,9 @@ BLOCKS = (
 
 @dataclass(frozen=True)
 class Name:
-    """What names (without "NVIDIA") begin with, as a regular expression; the first that fits says the family.
+    """A regular expression for the beginning of names (without "NVIDIA") of a family's GPUs; the first match counts.
 
-    ``data_center`` is None where that is not said by the name alone.
+    ``data_center`` is None if the name alone doesn't show it.
     """
 
     pattern: str
@@ -324,7 +325,7 @@ class Name:
     sources: tuple[str, ...] = ("names",)
 
 
-# A whole model: no digit or third letter may follow, for T4 is not T400 and A10 not A100.
+# A whole model: no digit or third letter may follow, because T4 is not T400, and A10 not A100.
 _MODEL, _END = r"(?:tesla |grid |hgx )*(?:", r")[a-z]{0,2}(?![a-z0-9])"
 NAMES = (
     Name(_MODEL + "k80|k40|k20" + _END, KEPLER, True),
@@ -332,7 +333,7 @@ NAMES = (
     Name(_MODEL + "m60|m40|m10|m6|m4" + _END, MAXWELL, True),
     Name(_MODEL + "p100|p40|p10|p6|p4" + _END, PASCAL, True),
     Name(_MODEL + "v100" + _END, VOLTA, True),
-    # A V100 that bears the name of its board.
+    # A V100 with the name of its board.
     Name(r"(?:tesla )?pg503-[0-9]{3}(?![a-z0-9])", VOLTA, True),
     Name(_MODEL + "t4" + _END, TURING, True),
     Name(_MODEL + "a100|a30" + _END, AMPERE, True),
@@ -345,11 +346,11 @@ NAMES = (
     Name(_MODEL + "gb200|b200|b100" + _END, BLACKWELL, True),
     Name(r"gb10(?![a-z0-9])", BLACKWELL_GB10, False),
     Name(r"geforce gtx titan(?: black| z)?$", KEPLER, False),
-    # The GT 730 with DDR3 and 128 bits is a Fermi, which its device ID says.
+    # The GT 730 with DDR3 and 128 bits is a Fermi, which only its device ID shows.
     Name(r"geforce gt 7[123]0(?![a-z0-9])", KEPLER, False),
     Name(r"geforce gt 740(?![a-z0-9])", KEPLER_GK10X, False),
     Name(r"geforce gt 10[13]0(?![a-z0-9])", PASCAL, False),
-    # For mining: P104 and P106 are GP104 and GP106, the CMP 100 are GV100, the CMP HX are Turing and Ampere.
+    # GPUs for mining: P104 and P106 are GP104 and GP106, the CMP 100 are GV100, the CMP HX are Turing and Ampere.
     Name(r"p10[2-6]-[0-9]{2,3}(?![a-z0-9])", PASCAL, False),
     Name(r"cmp 100-[0-9]{3}(?![a-z0-9])", VOLTA, False),
     Name(r"cmp [345]0hx(?![a-z0-9])", TURING, False),
@@ -361,7 +362,7 @@ NAMES = (
     Name(r"geforce gtx 780(?: ti)?$", KEPLER, False),
     Name(r"geforce gtx (?:650|660|670|680|690|760|770)(?: ti| ti boost)?$", KEPLER_GK10X, False),
     Name(r"geforce gt[sx]? [45][0-9]{2}m?(?![a-z0-9])|geforce gt 6[12]0(?![a-z0-9])", FERMI, False),
-    # There is a GT 640 with a GK208, too: the device ID tells.
+    # A GT 640 may also have a GK208, which only its device ID shows.
     Name(r"geforce gt 640m?(?![a-z0-9])(?! le)", KEPLER_GK10X, False),
     Name(r"geforce gtx 8[78]0m(?![a-z0-9])", KEPLER_GK10X, False),
     Name(r"geforce 920m(?![a-z0-9])", KEPLER, False),

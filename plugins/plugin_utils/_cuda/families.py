@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which family of C(_cuda_data) a GPU belongs to, by its PCI device id or by its name."""
+"""Find the GPU family (of ``data.py``) by a PCI device ID or a name."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from .data import BLOCKS, FAMILIES, NAMES, Family
 
-# 0x1eb8, 10de:1eb8, and nvidia-smi's own form, vendor last: 0x1EB810DE; or the bare digits. No id begins with a letter,
-# but names do: A100, B200.
+# 0x1eb8, 10de:1eb8, nvidia-smi's form with the vendor last (0x1EB810DE), or the bare digits. No ID begins with a
+# letter, but names do: A100, B200.
 _DEVICE_ID = re.compile(r"(?:0x|10de:(?:0x)?)([0-9a-f]{4})(?:10de)?|([0-9][0-9a-f]{3})10de|([0-9][0-9a-f]{3})")
-# Bare numbers that are in a block, but are rather a model: a GeForce RTX 2080, a Quadro T1200.
+# Bare numbers that are in a block of device IDs, but more likely a model: GeForce RTX 2080, Quadro T1200.
 _MODELS = frozenset(
     (
         *("1000", "1010", "1030", "1050", "1060", "1070", "1080", "1200"),
@@ -26,14 +26,14 @@ _LONGEST = 200
 
 @dataclass(frozen=True)
 class Gpu:
-    """``data_center`` is None where neither name nor family say it."""
+    """A GPU; ``data_center`` is None if neither name nor family shows it."""
 
     family: Family
     data_center: bool | None = None
 
 
 def by_device_id(text: str) -> Family | None:
-    """The family of a device id such as ``0x1eb8`` or ``1eb8``; None when it is none, or in none of the blocks."""
+    """Return the family of a device ID such as ``0x1eb8`` or ``1eb8``; None if it is invalid or unknown."""
     match = _DEVICE_ID.fullmatch(text.strip().lower())
     if not match or match[3] in _MODELS:
         return None
@@ -42,7 +42,7 @@ def by_device_id(text: str) -> Family | None:
 
 
 def by_name(text: str) -> Gpu | None:
-    """The GPU that nvidia-smi calls so, with or without "NVIDIA"; or any of an architecture ("Turing")."""
+    """Return the GPU with this name in nvidia-smi, with or without "NVIDIA", or of an architecture ("Turing")."""
     name = " ".join(text[:_LONGEST].lower().split()).removeprefix("nvidia ")
     if name == "ada":
         name = "ada lovelace"
@@ -56,6 +56,6 @@ def by_name(text: str) -> Gpu | None:
 
 
 def identify(text: str) -> Gpu | None:
-    """The GPU of a PCI device id or a name; None when this table knows neither."""
+    """Return the GPU of a PCI device ID or name, None if it is unknown."""
     family = by_device_id(text)
     return Gpu(family, family.data_center) if family else by_name(text)

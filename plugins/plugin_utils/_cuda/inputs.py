@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the plugins about CUDA have in common: input of a template, checked, and one kind of error."""
+"""Check template input of the CUDA filters and tests, and raise one kind of error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .compatibility import CudaError, Verdict, judge
 
 
 def verdict(plugin: str, cuda: Any, driver: Any, gpu: Any, data_center: Any = None) -> Verdict:
-    """Raise AnsibleFilterError for anything that can't be judged."""
+    """Return how a driver runs a toolkit; raises AnsibleFilterError for invalid input."""
     if data_center is not None and not isinstance(data_center, bool):
         raise AnsibleFilterError(f"{plugin}: data_center must be true or false, not {data_center!r:.60}")
     try:
@@ -28,7 +28,7 @@ def verdict(plugin: str, cuda: Any, driver: Any, gpu: Any, data_center: Any = No
 
 
 def text(plugin: str, what: str, value: Any) -> str:
-    """Refuse what YAML made of an unquoted version: 12.10 is 12.1 then. A whole number loses nothing."""
+    """Return a version as text; refuses floats, because YAML reads an unquoted 12.10 as 12.1. Integers are exact."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages make CUDA toolkits side by side on a host, and whether its driver and GPUs run them. Pure."""
+"""Plan the packages of parallel CUDA toolkits on a host, and check whether its driver and GPUs run them. Pure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import Any
 from .compatibility import FORWARD, MINOR, NATIVE, UNKNOWN, UNSUPPORTED, CudaError, Verdict, judge
 from .data import REPOSITORIES
 
-# From the best to the worst; of several GPUs the worst counts.
+# From best to worst; the worst verdict of several GPUs counts.
 _ORDER = (NATIVE, MINOR, FORWARD, UNKNOWN, UNSUPPORTED)
 RELEASE = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})\.([0-9]{1,3})", re.ASCII)
 MINOR_VERSION = re.compile(r"([1-9][0-9]?)\.([0-9]{1,2})", re.ASCII)
-# The newest cuda-compat-12-8, 575.57.08-0ubuntu1, is an empty placeholder; this one has the libraries.
+# The newest cuda-compat-12-8, 575.57.08-0ubuntu1, is an empty placeholder; this one contains the libraries.
 _COMPAT_VERSIONS = {"cuda-compat-12-8": "570.211.01-*"}
-# What NVIDIA packs once for all toolkits stays.
+# Packages of one toolkit. Packages that all toolkits share are kept.
 _PACKAGES = r"(?:cuda|cuda-.+|lib(?:cu|np|nv).+|gds-tools)-{suffix}(?:-.+)?"
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """One toolkit: ``home`` is its directory, ``kind`` one of cuda_compatibility's, None without a driver."""
+    """One toolkit: ``home`` is its directory, ``kind`` a verdict of cuda_compatibility, None without a driver."""
 
     version: str
     minor: str
@@ -44,7 +44,7 @@ class Toolkit:
 
     @property
     def priority(self) -> int:
-        """Of its alternative, as NVIDIA's packages set it: 129 for 12.9."""
+        """Return the priority of its alternative, as NVIDIA's packages set it: 129 for 12.9."""
         return int(f"{self.order[0]}{self.order[1]}")
 
 
@@ -56,10 +56,10 @@ def plan(
     revision: str,
     system: str = "",
 ) -> list[Toolkit]:
-    """The toolkits, oldest first. Raises CudaError for what is no release, and for two releases of one minor version.
+    """Return the toolkits, oldest first. Raises CudaError for an invalid release, or two releases of one minor version.
 
-    ``gpus`` are names or PCI device ids; ``accept`` are the kinds with which a toolkit is installed; ``system`` is the
-    distribution, such as ``Debian 13``. ``absent`` says that its repository does not have a toolkit.
+    ``gpus`` are names or PCI device IDs; a toolkit is installed if its verdict is in ``accept``; ``system`` is the
+    distribution, such as ``Debian 13``. ``absent``: its repository does not have the toolkit.
     """
     found: dict[tuple[int, int], Toolkit] = {}
     for version in versions:
@@ -81,7 +81,7 @@ def _absent(toolkit: Toolkit, system: str) -> str:
 
 
 def packages_of(minor: str, installed: Iterable[str]) -> list[str]:
-    """Those of the installed packages that belong to one toolkit alone. Raises CudaError for no minor version."""
+    """Return the installed packages of this toolkit alone. Raises CudaError for an invalid minor version."""
     match = MINOR_VERSION.fullmatch(minor)
     if not match:
         raise CudaError(
@@ -103,7 +103,7 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
     packages = [{"name": f"cuda-toolkit-{suffix}", "version": f"{version}{revision}"}]
     order = (int(match[1]), int(match[2]))
     if not driver:
-        # A host that only compiles.
+        # A host without a driver only compiles.
         return Toolkit(version, minor, home, packages, order=order)
     verdicts: list[Verdict] = [judge(version, driver, gpu) for gpu in gpus] or [judge(version, driver)]
     worst = max(verdicts, key=lambda verdict: _ORDER.index(verdict.kind))
@@ -116,7 +116,7 @@ def _toolkit(version: str, driver: str | None, gpus: Sequence[str], accept: Sequ
 
 
 def problem(toolkits: Sequence[Mapping[str, Any]], default: str, remove: Sequence[str], accept: Sequence[str]) -> str:
-    """What prevents the installation, and what to do, empty for nothing. The toolkits are those of ``plan``."""
+    """Return what prevents the installation of the planned toolkits and what to do, empty for nothing."""
     both = [toolkit["minor"] for toolkit in toolkits if toolkit["minor"] in remove]
     versions = [toolkit["version"] for toolkit in toolkits]
     absent = [toolkit["absent"] for toolkit in toolkits if toolkit["absent"]]
@@ -148,7 +148,7 @@ def _listed(what: str, words: Iterable[str], do: str) -> str:
 
 
 def shown(toolkit: Mapping[str, Any]) -> str:
-    """A toolkit in a sentence, for people."""
+    """Return a toolkit for a sentence in a message."""
     if toolkit["kind"] is None:
         return f"CUDA {toolkit['version']}: there is no driver with which to compare it"
     what = str(toolkit["kind"]).replace("_", " ")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a host from getting Docker as it is declared, before anything is changed."""
+"""What prevents Docker from being set up as declared on a host, checked before any change."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from ...module_utils._docker import logs
 
-# dockerd refuses to start with a setting that its unit gives it as an option, too.
+# dockerd refuses to start if a setting is in daemon.json and also an option in its unit.
 _OPTIONS = ("containerd", "hosts")
 # moby, daemon/pkg/registry/config.go: ValidateMirror
 _MIRROR = re.compile(r"https?://[^\s/?#@]+(?:/[^\s?#]*)?", re.ASCII)
 _DIRECTORY = re.compile(r"(?:/[^/\s]+)+", re.ASCII)
-# Those that Docker has of itself.
+# Docker's built-in runtimes.
 _RUNTIMES = ("", "runc", "io.containerd.runc.v2")
 
 
@@ -28,9 +28,9 @@ def problems(
     gpus: str,
     wanted: Mapping[str, Any],
 ) -> Iterator[str]:
-    """Sentences, each with what to do. ``found`` is what M(gpulab.kubernetes.docker_info) returned.
+    """Yield sentences, each with what to do. ``found`` is the result of docker_info.
 
-    ``gpus`` is how containers get GPUs, V(none) on a host that has none. ``wanted`` are the settings default_runtime,
+    ``gpus`` is how containers get GPUs, ``none`` on a host without GPUs. ``wanted`` are the settings default_runtime,
     honor_visible_devices, log_options, registry_mirrors, data_root and daemon_settings, and whether the host is a node
     of a Kubernetes cluster (kubernetes).
     """
@@ -88,7 +88,7 @@ def problems(
 
 
 def _default_runtime_problems(found: Mapping[str, Any], gpus: str, settings: Mapping[str, Any]) -> Iterator[str]:
-    """Docker also knows the runtimes of its daemon.json, those with a path, and those of containerd by their names."""
+    """Check the default runtime: declared, in the present daemon.json, a path, or a runtime name of containerd."""
     name = str(settings.get("default-runtime") or "")
     declared = (*_RUNTIMES, *(settings.get("runtimes") or {}), *(["nvidia"] if gpus == "runtime" else []))
     if name not in declared and not found["configured"] and not {".", "/"} & set(name):
@@ -121,7 +121,7 @@ def _visible_device_problems(gpus: str, runtime: str, kubernetes: bool) -> Itera
 
 
 def _log_problems(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[str]:
-    """The log driver is the declared one. Where a daemon.json may set it, M(docker_daemon_config) checks the result."""
+    """Check the declared log driver. If daemon.json may set it, docker_daemon_config checks the result instead."""
     settings, options = wanted["daemon_settings"], wanted["log_options"]
     if not isinstance(settings, Mapping) or not isinstance(options, Mapping):
         return
@@ -139,7 +139,7 @@ def _log_problems(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterat
 
 
 def _form_problems(wanted: Mapping[str, Any]) -> Iterator[str]:
-    """With a value of another form Docker does not start, at once or after the next boot."""
+    """Check values for a wrong form, with which Docker does not start, now or after the next boot."""
     options = wanted["log_options"]
     if not isinstance(options, Mapping):
         yield "docker_log_options must be a mapping, such as {max-size: 100m}."

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which drivers serve all GPUs of a host, with the open or the proprietary kernel modules. Pure.
+"""Which drivers support all GPUs of a host, with open or proprietary kernel modules. Pure.
 
-A host has one driver, so its GPUs must agree on a branch and on a kind of modules.
+A host has one driver, so its GPUs must have a common branch and kind of modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .._cuda.families import by_device_id
 AUTO = "auto"
 OPEN, PROPRIETARY = "open", "proprietary"
 KINDS = (OPEN, PROPRIETARY)
-# The oldest branch that the container toolkit works with (its installation guide), the first one with open modules, and
+# The oldest branch that the container toolkit supports (its installation guide), the first one with open modules, and
 # the first one without proprietary ones.
 FIRST_BRANCH, FIRST_OPEN, FIRST_OPEN_ONLY = 418, 515, 615
 _BRANCHES = tuple(branch for branch in BRANCHES.numbers if branch >= FIRST_BRANCH)
@@ -29,7 +29,7 @@ _BRANCHES = tuple(branch for branch in BRANCHES.numbers if branch >= FIRST_BRANC
 
 @dataclass(frozen=True)
 class DriverRange:
-    """Branches that serve GPUs with one kind of modules; ``last`` is None where no end is known."""
+    """Branches that support GPUs with one kind of modules; ``last`` is None if no last branch is known."""
 
     modules: str
     first: int
@@ -47,24 +47,24 @@ class DriverRange:
 
 @dataclass(frozen=True)
 class Split:
-    """Drivers that serve some GPUs of a host, and the addresses of those that are then left out."""
+    """Drivers that support some GPUs of a host, and the addresses of the GPUs that are left out."""
 
     drivers: DriverRange
     left_out: tuple[str, ...]
 
 
 def kinds_of(branch: int) -> tuple[str, ...]:
-    """Return the kinds of kernel modules that NVIDIA provides of a branch."""
+    """Return the kinds of kernel modules that NVIDIA provides for a branch."""
     return tuple(kind for kind in KINDS if _provided(branch, kind))
 
 
 def refusal(family: Family, branch: int, modules: str) -> str:
-    """Return why a driver does not serve GPUs of a family, empty if it does; without ``modules`` the branch decides."""
+    """Return why a driver does not support a GPU family, empty if it does; without ``modules``, by branch only."""
     return branch_problem(family, branch) or modules_problem(family, branch, modules)
 
 
 def modules_problem(family: Family, branch: int, modules: str) -> str:
-    """Return why a kind of modules does not serve GPUs of a family, empty if it does, and without ``modules``."""
+    """Return why a kind of modules does not support a GPU family, empty if it does or ``modules`` is empty."""
     if modules == OPEN and family.open_modules == OPEN_UNSUPPORTED:
         return "they have no GPU system processor (GSP), without which the open kernel modules can't drive them"
     if modules == PROPRIETARY and family.open_modules == OPEN_REQUIRED:
@@ -76,13 +76,13 @@ def modules_problem(family: Family, branch: int, modules: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def serves(devices: tuple[str, ...], branch: int, modules: str) -> bool:
-    """Whether one driver serves all these GPUs; unknown ones count as served."""
+    """Return whether one driver supports all these GPUs; unknown ones count as supported."""
     return _provided(branch, modules) and not any(refusal(family, branch, modules) for family in families(devices))
 
 
 @functools.lru_cache(maxsize=4096)
 def driver_ranges(devices: tuple[str, ...]) -> tuple[DriverRange, ...]:
-    """Return the drivers that serve all these GPUs: at most one range for each kind of modules, the open ones first."""
+    """Return the drivers that support all these GPUs: at most one range for each kind of modules, open ones first."""
     return _ranges_of(*families(devices))
 
 
@@ -100,9 +100,9 @@ def _ranges_of(*found: Family) -> tuple[DriverRange, ...]:
 
 
 def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
-    """Return the drivers that serve as many of these GPUs as possible, the best one first.
+    """Return the drivers that support as many of these GPUs as possible, the best one first.
 
-    A GPU with the console is left out first, then those of the smaller group, then the older ones.
+    A GPU with the console is left out first, then the smaller group, then older GPUs.
     """
     by_rest: dict[tuple[str, ...], tuple[tuple[int, int, int], Split]] = {}
     for branch in _BRANCHES:
@@ -116,7 +116,7 @@ def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
             if rest not in by_rest or by_rest[rest][0] < score:
                 drivers = driver_ranges(tuple(gpu["device_id"] for gpu in served))
                 by_rest[rest] = (score, Split(next(each for each in drivers if each.modules == kind), rest))
-    # One that leaves out more than another does is no alternative.
+    # Drop splits that leave out more GPUs than another one.
     best = [
         (score, split)
         for rest, (score, split) in by_rest.items()
@@ -126,13 +126,13 @@ def splits(gpus: Sequence[Mapping[str, Any]]) -> list[Split]:
 
 
 def branch_of(version: str) -> int | None:
-    """Return the branch of a version, None for what is not one (``auto`` was not decided)."""
+    """Return the branch of a version, None if it is not a version (``auto`` that was not decided)."""
     branch = version.partition(".")[0]
     return int(branch) if branch.isascii() and branch.isdigit() else None
 
 
 def kind_for(devices: tuple[str, ...], modules: str, branch: int | None = None, kept: str = "") -> str:
-    """Return the kind of modules for these GPUs: as set, else the ``kept`` one if it serves them, else the best."""
+    """Return the kind of modules for these GPUs: as configured, else ``kept`` if it supports them, else the best."""
     if modules != AUTO:
         return modules
     if branch is not None and kept and serves(devices, branch, kept):
@@ -140,7 +140,7 @@ def kind_for(devices: tuple[str, ...], modules: str, branch: int | None = None, 
     found = [each.modules for each in driver_ranges(devices)]
     if branch is not None:
         found = [kind for kind in found if serves(devices, branch, kind)] or found
-    # Without a common driver preflight refuses the host.
+    # Preflight refuses a host without a common driver.
     return next(iter(found), OPEN)
 
 
@@ -152,12 +152,12 @@ def families(devices: tuple[str, ...]) -> tuple[Family, ...]:
 
 
 def devices_of(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the PCI device IDs of the GPUs that a host has for Kubernetes."""
+    """Return the PCI device IDs of a host's GPUs for Kubernetes."""
     return tuple(sorted({str(gpu["device_id"]) for gpu in facts.get("gpus") or ()}))
 
 
 def with_gpus_left_out(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapping[str, Any]:
-    """Return the facts of a host with its ``gpus`` for Kubernetes, and those that are left out."""
+    """Return a host's facts with only its GPUs for Kubernetes in ``gpus``, and the other ones in ``gpus_left_out``."""
     if not facts.get("gpus") and not facts.get("gpus_left_out"):
         return {**facts, "gpus_left_out": []} if "gpus" in facts else facts
     found, left_out = usable([*facts["gpus"], *(facts.get("gpus_left_out") or ())], map(str, ignored))
@@ -165,14 +165,14 @@ def with_gpus_left_out(facts: Mapping[str, Any], ignored: Iterable[Any]) -> Mapp
 
 
 def conflict(devices: tuple[str, ...]) -> str:
-    """Return why no driver serves all these GPUs together, empty if one does."""
+    """Return why no driver supports all these GPUs together, empty if one does."""
     if driver_ranges(devices):
         return ""
     return "; ".join(_needs(families(devices)))
 
 
 def unsupported(devices: tuple[str, ...]) -> list[Family]:
-    """Return the families that no driver serves that containers can use."""
+    """Return the families that no driver usable in containers supports."""
     return [family for family in families(devices) if not _ranges_of(family)]
 
 

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages make a driver on a host: by its distribution, the source, the branch and the GPUs. Pure.
+"""Choose the packages of a driver on a host by distribution, source, branch and GPUs. Pure.
 
-NVIDIA's names: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (compute-only, version locking).
+NVIDIA's package names: https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/ (compute-only, version
+locking).
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ from ...module_utils._versions import compare_versions
 from .fit import OPEN, PROPRIETARY, branch_of, devices_of, kind_for
 
 COMPUTE, FULL = "compute", "full"
-# NVIDIA's first branch whose packages carry no branch in their names.
+# NVIDIA's first branch without the branch in its package names.
 _FIRST_UNSUFFIXED = 590
-# 580.178.04 in a package's version, with or without epoch and revision.
+# The driver version (580.178.04) in a package's version, with or without epoch and revision.
 _OF_DRIVER = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?:[-+~]|\Z)")
-# What tells a driver's kind of modules and its extent; metapackages before what they bring along.
+# Packages that show a driver's kind of modules and its extent; metapackages before their dependencies.
 _IDENTITIES = (
     (re.compile(r"nvidia-open(?:-\d+)?\Z"), OPEN, FULL),
     (re.compile(r"cuda-drivers(?:-\d+)?\Z"), PROPRIETARY, FULL),
     (re.compile(r"nvidia-(?:dkms(?:-\d+)?-open|kernel-open-dkms)\Z"), OPEN, COMPUTE),
     (re.compile(r"nvidia-(?:dkms(?:-\d+)?|kernel-dkms)\Z"), PROPRIETARY, COMPUTE),
 )
-# The same of a distribution's own packages, whose extent is not ours to choose.
+# The same for a distribution's own packages, whose extent can't be chosen.
 _DISTRIBUTION_KINDS = (
     (re.compile(r"nvidia-(?:open-kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?-open)\Z"), OPEN),
     (re.compile(r"nvidia-(?:kernel-dkms|(?:headless(?:-no-dkms)?|dkms)-\d+(?:-server)?)\Z"), PROPRIETARY),
 )
 
-# Kernels of others, by their release, and where their headers come from.
+# Kernels from other sources, by their release, and where their headers come from.
 _FOREIGN_KERNELS = (
     (
         re.compile(r"-pve\Z"),
@@ -60,14 +61,14 @@ _FOREIGN_KERNELS = (
 
 
 class DriverError(ValueError):
-    """The driver can't be planned; the text says why."""
+    """The driver can't be planned; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class Packages:
-    """What makes a driver; ``dkms`` says whether its ``modules`` (open or proprietary) are built on the host.
+    """The packages of a driver; ``dkms``: its ``modules`` (open or proprietary) are built on the host.
 
-    ``replaces`` are versions of packages that all change to ``follow`` together; a distribution's have none.
+    ``replaces`` are versions of packages that all change to ``follow`` together; a distribution's packages have none.
     """
 
     pinning: tuple[dict[str, Any], ...]
@@ -81,9 +82,9 @@ class Packages:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The settings; ``former`` is the package (``name``, ``version``) of a driver that may be kept, or returns.
+    """The settings; ``former`` is the package (``name``, ``version``) of a driver to keep or roll back to.
 
-    ``reboot``: one is allowed; over the ``connection`` local there is none.
+    ``reboot``: whether a reboot is allowed; there is none over the ``connection`` local.
     """
 
     version: str
@@ -98,7 +99,7 @@ class Wanted:
 
 
 def packages_of(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any]) -> Packages:
-    """The packages for a host, whose facts are those of preflight_info."""
+    """Return the packages for a host, whose facts are those of preflight_info."""
     kind = _kind(host, wanted)
     if wanted.source == "distribution":
         return _of_distribution(host, wanted, kind)
@@ -114,7 +115,7 @@ def packages_of(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any
     whole = _whole(installed, version)
     names, persistence = _names(system.partition(" ")[0], branch if suffixed else "", kind, _extent(whole, wanted))
     packages: list[dict[str, Any]] = [{"name": name, "version": version} for name in names]
-    # The metapackage of an older release may have left it out, and is left as it is.
+    # The metapackage of an older release may lack the persistence daemon, and is left as it is.
     if not whole:
         packages.append({"name": persistence, "version": version, "optional": True})
     if int(host.get("nvswitches") or 0) > 0:
@@ -127,7 +128,7 @@ def packages_of(host: Mapping[str, Any], wanted: Wanted, table: Mapping[str, Any
 
 
 def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
-    """``name`` and ``version`` of the package that tells what the driver ``version`` is made of; empty without one."""
+    """Return ``name`` and ``version`` of the package that shows a driver's modules and extent, empty without one."""
     own = {name: found for name, found in packages.items() if version and version in versions_in([found])}
     for pattern, _kind, _extent in _IDENTITIES:
         for name in sorted(own):
@@ -137,7 +138,7 @@ def identity(packages: Mapping[str, str], version: str) -> dict[str, str]:
 
 
 def modules_of(driver: Mapping[str, Any], version: str) -> str:
-    """Return the kind of modules of the installed driver ``version``, else of the loaded one; empty if unknown."""
+    """Return the kind of modules of the installed driver ``version``, else of the loaded one, empty if unknown."""
     own = [name for name, found in driver["packages"].items() if version and version in versions_in([found])]
     for pattern, kind in (*((pattern, kind) for pattern, kind, _extent_of in _IDENTITIES), *_DISTRIBUTION_KINDS):
         if any(pattern.match(name) for name in own):
@@ -146,18 +147,18 @@ def modules_of(driver: Mapping[str, Any], version: str) -> str:
 
 
 def installed_versions(driver: Mapping[str, Any]) -> set[str]:
-    """Return the versions of the installed driver; programs that several drivers share don't count."""
+    """Return the versions of the installed driver, without programs that several drivers share."""
     return versions_in(version for name, version in driver["packages"].items() if not is_helper(name))
 
 
 def versions_in(versions: Iterable[str]) -> set[str]:
-    """The drivers' versions among those of packages; what has another kind of version (kernels) does not count."""
+    """Return the driver versions among package versions; others, such as those of kernels, are skipped."""
     matches = (_OF_DRIVER.match(version) for version in versions)
     return {match.group(1) for match in matches if match}
 
 
 def available(system: str, table: Mapping[str, Any]) -> list[str]:
-    """The table's versions that a distribution's repository has, the oldest first."""
+    """Return the versions of the table that NVIDIA's repository has for a distribution, oldest first."""
     return [version for version, entry in table.items() if system in entry["packages"]]
 
 
@@ -179,7 +180,7 @@ def newest(versions: Iterable[str]) -> str:
 
 
 def _release(system: str, installed: Mapping[str, str], wanted: Wanted, table: Mapping[str, Any]) -> str:
-    """The packages' version: that of the table, which may lack a driver that is kept, or returns."""
+    """Return the version of the packages in the table, or the installed one of a driver to keep or roll back to."""
     listed = str(table.get(wanted.version, {}).get("packages", {}).get(system) or "")
     known = (str(each.get("version", "")) for each in (wanted.former, identity(installed, wanted.version)))
     return listed or next((version for version in known if wanted.version in versions_in([version])), "")
@@ -193,20 +194,20 @@ def _kind(host: Mapping[str, Any], wanted: Wanted) -> str:
 
 
 def _whole(installed: Mapping[str, str], version: str) -> bool:
-    """Whether the metapackage of this very version is there."""
+    """Return whether the metapackage of this version is installed."""
     patterns = [pattern for pattern, _kind_of, extent in _IDENTITIES if extent == FULL]
     return any(found == version and pattern.match(name) for name, found in installed.items() for pattern in patterns)
 
 
 def _extent(whole: bool, wanted: Wanted) -> str:
-    """A whole driver stays one, and one that returns is what it was."""
+    """Return the extent: that of the driver to roll back to, full if a full driver is installed, else the setting."""
     if wanted.returning and wanted.former:
         return next((extent for pattern, _kind_of, extent in _IDENTITIES if pattern.match(wanted.former["name"])), FULL)
     return FULL if whole else wanted.extent
 
 
 def _names(family: str, branch: str, kind: str, extent: str) -> tuple[list[str], str]:
-    """The packages of NVIDIA's repository, and the one with the persistence daemon."""
+    """Return the packages of NVIDIA's repository, and the one with the persistence daemon."""
     suffix = f"-{branch}" if branch else ""
     is_open = kind == OPEN
     persistence = "nvidia-persistenced"
@@ -217,12 +218,12 @@ def _names(family: str, branch: str, kind: str, extent: str) -> tuple[list[str],
     if family == "Debian":
         return ["nvidia-driver-cuda", "nvidia-kernel-open-dkms" if is_open else "nvidia-kernel-dkms"], persistence
     modules = f"nvidia-dkms{suffix}{'-open' if is_open else ''}"
-    # From 590 on nvidia-smi is in libnvidia-compute.
+    # From branch 590 on, nvidia-smi is in libnvidia-compute.
     return [f"libnvidia-compute{suffix}", modules, *([f"nvidia-utils{suffix}"] if branch else [])], persistence
 
 
 def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Packages:
-    """Debian's or Ubuntu's own packages; what the packaging adds to the version is the distribution's matter."""
+    """Return Debian's or Ubuntu's own packages, whose version the distribution decides."""
     branch, version = wanted.version.partition(".")[0], f"{wanted.version}-*"
     is_open, signed = kind == OPEN, []
     if host["os"]["key"].startswith("Debian"):
@@ -230,33 +231,33 @@ def _of_distribution(host: Mapping[str, Any], wanted: Wanted, kind: str) -> Pack
     else:
         server = f"{branch}-server{'-open' if is_open else ''}"
         if host.get("secure_boot"):
-            # Canonical signs these; what DKMS builds would be refused. Their version is the kernel's.
+            # Canonical signs these modules; those that DKMS builds would be refused. Their version is the kernel's.
             signed = [{"name": f"linux-modules-nvidia-{server}-{kernel_flavor(host)}"}]
         names = [f"nvidia-headless-{'no-dkms-' if signed else ''}{server}", f"nvidia-utils-{branch}-server"]
     if int(host.get("nvswitches") or 0) > 0:
         names.append(f"nvidia-fabricmanager-{branch}")
     packages = (*signed, *({"name": name, "version": version} for name in names))
-    # Debian's security archive has newer parts than the modules that its own open packages build.
+    # Debian's security archive has newer packages than the modules built by its open packages.
     return Packages((), packages, preferences=True, dkms=not signed, modules=kind)
 
 
 def kernel_flavor(host: Mapping[str, Any]) -> str:
-    """What the names of Ubuntu's signed modules end with: as the image's meta package, else the kernel itself."""
+    """Return the suffix of Ubuntu's signed modules: that of the image's metapackage, else the kernel release."""
     meta = str(host.get("kernel_packages", {}).get("meta", ""))
     return meta.removeprefix("linux-image-") or str(host["kernel"])
 
 
 def headers(host: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Headers of the running kernel and of those that follow, and the compiler that built it; apt may lack each."""
+    """Return the headers of the running and the next kernels and their compiler; each is optional for apt."""
     found = host["kernel_packages"]
     names = [*found["headers"], *([found["compiler"]] if found["compiler"] else [])]
     return [{"name": name, "optional": True} for name in names]
 
 
 def headers_problem(host: Mapping[str, Any]) -> tuple[str, str]:
-    """Return that apt has no headers of the running kernel, and what to do; both empty if DKMS can build without them.
+    """Return that apt has no headers of the running kernel, and what to do; both empty if DKMS can build.
 
-    A kernel that no package of this host brought (a container's, or one built by hand) may have its modules already.
+    A kernel from no package of the host (in a container, or built by hand) may already have its modules.
     """
     found = host["kernel_packages"]
     exact = str(found["headers"][0])
@@ -279,5 +280,5 @@ def headers_problem(host: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def foreign_kernel(release: str) -> str:
-    """Return how to get the headers of a kernel that is not the distribution's, empty for one that is."""
+    """Return how to get the headers of a kernel that is not from the distribution, empty for one that is."""
     return next((advice for pattern, advice in _FOREIGN_KERNELS if pattern.search(release)), "")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host's driver needs, what of it is pending, and what an upgrade can return to. Pure."""
+"""Plan a host's driver: packages, pending changes, and the driver that an upgrade can roll back to. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from ...module_utils._cluster.records import DRIVER_UPGRADE
 from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, modules_of, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
-# Whole GPUs, shares of them, or MIG devices.
+# Whole GPUs, shared GPUs, or MIG devices.
 _RESOURCES = re.compile(r"nvidia[.]com/(gpu|mig-)")
 Facts = Mapping[str, Any]
 
 
 def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
-    """The driver of a host (see the filter's documentation); ``host`` is empty for one that was not read."""
+    """Return the plan for a host's driver; ``host`` is the result of preflight_info, empty if it was not read.
+
+    ``version``, the kind of its ``modules``, and ``problem`` if its packages are not known; whether it is installed
+    ``by_packages`` or ``by_pod``, is ``loaded``, and ``interrupts`` another one; ``reboot`` with ``why``, ``allowed``
+    and what to ``do``; ``packages`` with ``pinning``, ``preferences``, ``follow`` and ``fabric_manager``; ``headers``
+    and ``headers_problem`` if a module must be built; ``pending``, what NVIDIA's repository must provide.
+    """
     found, problem = Packages((), ()), ""
     if host and wanted.source in INSTALLED:
         try:
@@ -30,7 +36,7 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
             problem = str(error)
     driver = host.get("nvidia_driver") or {}
     loaded = _loaded(host)
-    # Modules of the other kind have to make way, whatever their version.
+    # Modules of the other kind are replaced, even if their version is the same.
     other = bool(found.modules) and driver.get("loaded_modules", "") not in ("", found.modules)
     is_loaded = loaded == wanted.version and not other
     built = bool(found.packages) and found.dkms and not is_loaded
@@ -60,9 +66,9 @@ def plan(host: Facts, wanted: Wanted, table: Facts) -> dict[str, Any]:
 
 
 def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Sequence[str] = ()) -> dict[str, Any]:
-    """The driver of a node in use; what an interrupted upgrade has recorded counts more than what is there now.
+    """Plan the driver of a node in use; the record of an interrupted upgrade takes precedence over the present state.
 
-    Of the recorded services only ``services`` count. Raises DomainError for a record that can't be relied on.
+    Only recorded services in ``services`` count. Raises DomainError for an invalid record.
     """
     record = reliable(node, DRIVER_UPGRADE).record if node else None
     data = record.data if record else {}
@@ -105,7 +111,7 @@ def _reboot_remedy(wanted: Wanted) -> str:
 
 
 def _reboot_reason(host: Facts) -> str:
-    """Return why a reboot may be needed to load the driver, empty if nothing is known that keeps it from loading."""
+    """Return why loading the driver may require a reboot, empty if no reason is known."""
     if not host or not host["nvidia_driver"].get("nouveau_loaded"):
         return ""
     bound = [gpu for gpu in host["gpus"] if gpu.get("driver") == "nouveau"]
@@ -117,9 +123,9 @@ def _reboot_reason(host: Facts) -> str:
 
 
 def _profiling(driver: Facts, wanted: Wanted) -> str:
-    """Return what keeps the setting for performance counters from having effect, empty if nothing does.
+    """Return why the setting for performance counters is not in effect, empty if it is.
 
-    Counters that are restricted by default may be opened by a file of the host's own, which stays.
+    If restricted by default, another file on the host may enable the counters; this is accepted.
     """
     opened = wanted.profiling == "administrators" and driver.get("profiling_files")
     if opened or wanted.source not in INSTALLED or driver.get("profiling", "") in ("", wanted.profiling):
@@ -140,7 +146,7 @@ def _kind(package: Mapping[str, str], version: str) -> str:
 
 
 def _pending(host: Facts, wanted: Wanted, found: Packages) -> dict[str, str]:
-    """What NVIDIA's repository has to hold; nothing if all of it is installed."""
+    """Return the packages that NVIDIA's repository must contain, empty if all are installed."""
     installed = host.get("installed") or {}
     asked = {
         each["name"]: str(each.get("version", ""))
@@ -152,7 +158,7 @@ def _pending(host: Facts, wanted: Wanted, found: Packages) -> dict[str, str]:
 
 
 def _return(host: Facts, former: Wanted, table: Facts) -> dict[str, Any]:
-    """The plan of the driver that was there, empty if no package of it is known."""
+    """Return the plan for rolling back to the former driver, empty if its packages are unknown."""
     if former.source == "distribution" and host["nvidia_driver"]["origin"] != "distribution":
         return {}
     found = plan(host, former, table)

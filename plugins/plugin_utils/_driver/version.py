@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which version ``nvidia_driver_version: auto`` means on each host. Pure.
+"""Choose the version that ``nvidia_driver_version: auto`` means on each host. Pure.
 
-The hosts of a pool get one version: the newest of the table that the repository of each host's distribution has, and
-that drives its GPUs. What a host has already is never changed by this choice.
+The hosts of a pool get one version: the newest in the table that is in the repository of each host's distribution and
+supports its GPUs. An installed driver is never changed by this choice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Host:
 
     @property
     def counts(self) -> bool:
-        """Whether it has a say in its pool's version."""
+        """Return whether the host takes part in the choice of its pool's version."""
         return self.version == AUTO and self.source == "cuda_repository" and bool(self.facts.get("gpus"))
 
     @property
@@ -45,7 +45,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Choice:
-    """``version`` is empty where none can be chosen; ``why`` and ``advice`` say why, and what to do."""
+    """The chosen version, empty if there is none; ``why`` is then the reason, ``advice`` what to do."""
 
     version: str = ""
     why: str = ""
@@ -53,7 +53,7 @@ class Choice:
 
 
 def choose(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> dict[str, Choice]:
-    """The version of each host that was read and has GPUs."""
+    """Return the version of each host that was read and has GPUs."""
     pools: dict[str, list[Host]] = {}
     for host in hosts.values():
         if host.counts:
@@ -72,12 +72,12 @@ def choose(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> dict[str, Cho
 
 
 def pinned(version: str, found: Iterable[str], table: Container[str]) -> str:
-    """The version that counts if ``auto`` was not decided: the newest of the table that is there, else ``auto``."""
+    """Return the version if ``auto`` was not decided: the newest installed one in the table, else ``auto``."""
     return version if version != AUTO else newest(each for each in found if each in table) or AUTO
 
 
 def unread(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> list[str]:
-    """The hosts that would have to be read, because a host without a driver shares their pool."""
+    """Return unread hosts that must be read, because a host without a driver is in their pool."""
     open_pools = {host.pool for host in hosts.values() if host.counts and not kept(host, table)}
     return [
         host.name
@@ -87,7 +87,7 @@ def unread(hosts: Mapping[str, Host], table: Mapping[str, Any]) -> list[str]:
 
 
 def kept(host: Host, table: Mapping[str, Any]) -> str:
-    """The version of the table that a host has from NVIDIA's repository, empty if it has none."""
+    """Return the version in the table that a host has installed from NVIDIA's repository, empty if none."""
     driver = host.facts["nvidia_driver"]
     if driver["origin"] != "cuda_repository":
         return ""
@@ -97,12 +97,12 @@ def kept(host: Host, table: Mapping[str, Any]) -> str:
 
 
 def fitting(host: Host, table: Mapping[str, Any]) -> list[str]:
-    """The table's versions that the host's repository has and that drive its GPUs, the oldest first."""
+    """Return the versions in the table that the host's repository has and that support its GPUs, oldest first."""
     return [version for version in available(host.system, table) if _drives(host, version)]
 
 
 def other_distributions(devices: tuple[str, ...], system: str, table: Mapping[str, Any]) -> str:
-    """Return the distributions that NVIDIA's repository has a driver for these GPUs for; empty if ``system`` is one."""
+    """Return distributions for which NVIDIA's repository has a driver for these GPUs, empty if ``system`` is one."""
     systems = dict.fromkeys(name for entry in table.values() for name in entry["packages"])
     choices: dict[str, list[str]] = {}
     for name in sorted(systems):
@@ -133,7 +133,7 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
     able = fitting(host, table)
     if not able:
         return _alone(host, table)
-    # A host that no version of the table serves is no reason to refuse the others.
+    # A host without a supported version must not prevent a choice for the others.
     pool = [each for each in pool if kept(each, table) or fitting(each, table)]
     label = f"in the pool {host.pool}" if host.pool else "without a pool"
     running = {version for version in (kept(each, table) for each in pool) if version}
@@ -159,7 +159,7 @@ def _of_pool(host: Host, pool: list[Host], table: Mapping[str, Any]) -> Choice:
 
 
 def _alone(host: Host, table: Mapping[str, Any]) -> Choice:
-    """What to say of a host that no version of the table serves, whatever the other hosts have."""
+    """Return the reason and advice for a host that no version supports, whatever the other hosts have."""
     devices, known = fit.devices_of(host.facts), ", ".join(available(host.system, table))
     has = (
         f"NVIDIA's repository for {host.system} has {known}"
@@ -202,7 +202,7 @@ def _of_source(host: Host) -> Choice:
     if host.source == "preinstalled":
         return Choice(loaded)
     if host.source == "operator":
-        # The chart of the GPU Operator names one.
+        # The GPU Operator's chart sets the version.
         return Choice("")
     if host.source == "daemonset":
         tag = _TAG.search(host.image)

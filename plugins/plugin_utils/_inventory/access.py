@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person has after a run: where kubeconfig and reports are kept, and which commands come next."""
+"""What is available after a run: where kubeconfig and reports are kept, and the next commands."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from typing import Any
 from ...module_utils._training.judge import Wanted
 from ...module_utils._words import counted
 
-# Stands for the reader's inventory in commands.
+# Placeholder for the reader's inventory in commands.
 _UNKNOWN_INVENTORY = "-i INVENTORY"
 _ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
 
 
 def inventory_paths(sources: Sequence[str]) -> list[Path]:
-    """Return the files and directories of the inventory that exist; a list of hosts has commas."""
+    """Return the existing files and directories of the inventory; a list of hosts contains commas."""
     return [Path(source) for source in sources if "," not in source and Path(source).exists()]
 
 
 def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
-    """Return where the kubeconfig is kept by default, empty for nowhere.
+    """Return the default path of the kubeconfig, empty if it isn't kept.
 
-    It is next to the first inventory, a file or a directory. Inside a directory Ansible would read it as an inventory.
+    It is next to the first inventory, which is a file or a directory. In a directory, Ansible would read it as an
+    inventory.
 
-    is_job: the run is a job of AWX, whose directory is removed, or is a checkout that several jobs share.
+    is_job: the run is an AWX job, whose directory is temporary, or a checkout that several jobs share.
     """
     found = next(iter(inventory_paths(sources)), None)
     if is_job or found is None or not os.access(found.parent, os.W_OK):
@@ -39,9 +40,9 @@ def kubeconfig_path(sources: Sequence[str], is_job: bool) -> str:
 
 
 def report_prefix(sources: Sequence[str], directory: str) -> str:
-    """Return how the paths of reports begin by default: with ``directory``, that of the inventory, and a slash.
+    """Return the default beginning of report paths: the inventory's directory with ``directory`` and a slash.
 
-    Inside an inventory that is a directory Ansible would read reports as inventories, so they are next to it, and begin
+    If the inventory is a directory, Ansible would read reports in it as inventories, so they are next to it, and begin
     with its name.
     """
     around = [path for path in inventory_paths(sources) if path.is_dir() and Path(directory).is_relative_to(path)]
@@ -50,15 +51,15 @@ def report_prefix(sources: Sequence[str], directory: str) -> str:
 
 
 def run_options(inventory: Sequence[str], asks_password: bool, here: Path) -> str:
-    """Return the options of this run that its next commands need, as typed in ``here``, such as ``-i my.ini -K``."""
+    """Return the options of this run for the next commands, as typed in ``here``, such as ``-i my.ini -K``."""
     given = [f"-i {shlex.quote(typed(source, here))}" for source in inventory]
     return " ".join([*given, *["-K"] * asks_password])
 
 
 def run_commands(value: Any, options: str) -> Any:
-    """Return a text, or the texts of lists and dictionaries, with ``options`` (see run_options) in their commands.
+    """Return a text, or the texts in lists and dictionaries, with ``options`` (see run_options) in their commands.
 
-    Without an inventory in ``options`` they remain as they are: the reader's inventory is not known.
+    Without an inventory in ``options`` they are unchanged, because the reader's inventory is unknown.
     """
     if isinstance(value, str):
         return value.replace(_UNKNOWN_INVENTORY, options) if options.startswith("-i ") else value
@@ -71,9 +72,9 @@ def run_commands(value: Any, options: str) -> Any:
 
 @dataclass(frozen=True)
 class Access:
-    """``server`` is host:port of the API, ``kubeconfig`` is empty if none is kept.
+    """What a finished cluster offers; ``server`` is host:port of the API, ``kubeconfig`` is empty if none is kept.
 
-    ``kubectl``: there is one on the controller, and it reaches the API. ``training`` is the largest that is possible.
+    ``kubectl``: it is installed on the controller and reaches the API. ``training`` is the largest possible job.
     """
 
     server: str
@@ -85,7 +86,7 @@ class Access:
     training: Wanted | None = None
 
     def next_steps(self, here: Path, terse: bool) -> list[str]:
-        """Return the lines that end a successful run, with paths as they are typed in the directory ``here``."""
+        """Return the last lines of a successful run; paths are as typed in the directory ``here``."""
         kubeconfig = typed(self.kubeconfig, here)
         named = " ".join(typed(source, here) for source in self.inventory)
         kept = f"the administrator's kubeconfig is {kubeconfig}" if kubeconfig else "no kubeconfig is kept"
@@ -116,7 +117,7 @@ class Access:
 
 
 def typed(path: str, here: Path) -> str:
-    """Return a path as it is typed in the directory ``here``."""
+    """Return a path as typed in the directory ``here``."""
     try:
         return str(Path(path).relative_to(here))
     except ValueError:

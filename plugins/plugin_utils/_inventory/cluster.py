@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory tells of the cluster as a whole: its hosts, networks and versions. No host is asked. Pure."""
+"""Check an inventory as a whole: the cluster's hosts, networks and versions. No host is contacted. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Values = Mapping[str, Any]
 _TABLE = Path(__file__).resolve().parents[3] / "roles/cluster/vars/main/versions.yml"
 _NODE_POD_PREFIX = 24
 _PODS, _SERVICES = "cluster_pod_network", "cluster_service_network"
-# The variables that name the groups.
+# The variables with group names.
 GROUPS = ("cluster_control_plane_group", "cluster_workers_group")
 _OTHER_GROUPS = {
     "cluster_nfs_server_group": "nfs_server",
@@ -30,11 +30,11 @@ _OTHER_GROUPS = {
     "docker_group": "docker",
 }
 GROUP_VARIABLES = (*GROUPS, *_OTHER_GROUPS)
-# The group that a run about minikube makes.
+# The group that playbooks for minikube create.
 _MINIKUBE = "gpulab_minikube"
 _KUBERNETES, _CONTAINERD = "cluster_kubernetes_version", "containerd_version"
 _DRIVER, _SOURCE = "nvidia_driver_version", "nvidia_driver_source"
-# By variable the part of the table of versions that knows them.
+# Section of the version table for each variable.
 _VERSIONS = {
     _KUBERNETES: "kubernetes",
     _CONTAINERD: "containerd",
@@ -43,7 +43,7 @@ _VERSIONS = {
 
 
 def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
-    """The groups of the control plane and of the workers, and hosts that are in no group at all."""
+    """Check the groups of the control plane and the workers, and find hosts without a group."""
     control_planes, workers = (groups.get(name, []) for name in names)
     meant = [likely_group(name, kind, groups, names) for name, kind in zip(names, ("control_plane", "workers"))]
     if len(control_planes) != 1:
@@ -83,9 +83,9 @@ def _put(who: str, wanted: str, meant: str, variable: str, groups: Mapping[str, 
 
 
 def unused_groups(hosts: Mapping[str, Values], given: Collection[str], seen: Collection[str]) -> Iterator[Problem]:
-    """Names of groups that the inventory sets: plays choose their hosts before they have variables of hosts.
+    """Find group names set in the inventory: plays select their hosts before variables of hosts are available.
 
-    ``given`` are the variables of -e, ``seen`` the names of groups that the plays use.
+    ``given`` are the variables of -e, ``seen`` the group names that the plays use.
     """
     for name, default in (*zip(GROUPS, ("control_plane", "workers")), *_OTHER_GROUPS.items()):
         found = {str(values[name]) for values in hosts.values() if name in values}
@@ -135,7 +135,7 @@ def _known_version(name: str) -> Callable[[Mapping[str, Values]], Iterator[Probl
 
 
 def _known_driver(hosts: Mapping[str, Values]) -> Iterator[Problem]:
-    """A driver that no distribution has; those that only some have are judged when the hosts are read."""
+    """Yield drivers that no distribution has; drivers for some distributions are checked when hosts are read."""
     known = list(_table()["nvidia_driver"])
     wanted: dict[str, list[str]] = {}
     for host, values in hosts.items():
@@ -226,7 +226,7 @@ def _table() -> Mapping[str, Any]:
     return table
 
 
-# The variables that a rule needs of every host of the cluster, and the rule.
+# Rules, each with the variables that it needs from every host of the cluster.
 RULES: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
     *(
         ((name,), _alike(name))

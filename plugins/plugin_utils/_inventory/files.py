@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a run from writing the files on the controller that variables name: it writes most of them at its end.
+"""What prevents a run from writing files on the controller that variables name; it writes most of them at its end.
 
 Looks at the controller's file system, and reads an existing kubeconfig.
 """
@@ -20,7 +20,7 @@ from ansible import constants
 from ...module_utils._problem import Problem
 from .access import kubeconfig_path, report_prefix
 
-# What the inventory may set of these is also no file that the next run would read as an inventory.
+# The next run must not read these files as inventories either, if the inventory sets their paths.
 WRITTEN = (
     "acceptance_report",
     "acceptance_report_junit",
@@ -33,13 +33,13 @@ WRITTEN = (
     "torch_ddp_summary",
 )
 PREFIX = "cluster_report_prefix"
-# The user of the kubeconfig that kubeadm writes.
+# The user in kubeadm's administrator kubeconfig.
 _ADMINISTRATOR = "kubernetes-admin"
 _EMPTY = "it is empty; name a file"
 
 
 def report(value: Any) -> Iterator[str]:
-    """A report, whose page is next to it with another extension."""
+    """Check a report, whose page is next to it with another extension."""
     if str(value).endswith(".html"):
         yield f"{value} is the name of the page, which is written next to the report; let it end with .json"
     else:
@@ -47,17 +47,17 @@ def report(value: Any) -> Iterator[str]:
 
 
 def created(value: Any) -> Iterator[str]:
-    """A file that is always written; missing directories are created."""
+    """Check a file that is always written; missing directories are created."""
     yield from writable(value) if str(value).strip() else [_EMPTY]
 
 
 def required(value: Any) -> Iterator[str]:
-    """A file that is always written, into a directory that exists."""
+    """Check a file that is always written, into an existing directory."""
     yield from optional(value) if str(value).strip() else [_EMPTY]
 
 
 def optional(value: Any) -> Iterator[str]:
-    """A file that is written into a directory that exists, or nowhere if the value is empty."""
+    """Check a file that is written into an existing directory, or not at all if the value is empty."""
     found = list(writable(value)) if value else []
     yield from found
     folder = _expanded(value).parent
@@ -66,7 +66,7 @@ def optional(value: Any) -> Iterator[str]:
 
 
 def kubeconfig(value: Any) -> Iterator[str]:
-    """A file whose content is replaced by the administrator's kubeconfig."""
+    """Check a file whose content is replaced by the administrator's kubeconfig."""
     if not value:
         return
     path = Path.cwd() / _expanded(value)
@@ -80,7 +80,7 @@ def kubeconfig(value: Any) -> Iterator[str]:
 
 
 def writable(value: Any, here: Path = Path()) -> Iterator[str]:
-    """What keeps a file from being written. A relative path, without ``here``, is left to the task that writes it."""
+    """Yield what prevents writing a file. Without ``here``, relative paths are checked by the task that writes them."""
     path = here / _expanded(value)
     if not path.is_absolute():
         return
@@ -103,13 +103,13 @@ def writable(value: Any, here: Path = Path()) -> Iterator[str]:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """Whether a file can be replaced in a writable directory: in one such as /tmp, only its owner can."""
+    """Return whether a file in a writable directory can be replaced; in /tmp, for example, only its owner can."""
     owners = {0, path.parent.stat().st_uid, path.stat().st_uid} if path.exists() else {os.geteuid()}
     return os.geteuid() in owners or not path.parent.stat().st_mode & stat.S_ISVTX
 
 
 def by_default(variables: Mapping[str, Any], known: Mapping[str, Any], later: Collection[str]) -> Iterator[Problem]:
-    """Judge the files of a run that no variable names.
+    """Check the run's files that no variable names.
 
     ``known`` are the values that the inventory sets, ``later`` variables that are set elsewhere, such as by plays.
     """
@@ -144,7 +144,7 @@ def _is_set(name: str, variables: Collection[str], later: Collection[str]) -> bo
 
 
 def inventory_directory(value: Any, sources: Sequence[str]) -> str:
-    """The inventory directory in which Ansible would read the file as an inventory, empty if there is none."""
+    """Return the inventory directory in which Ansible would read the file as an inventory, empty if none."""
     path = Path.cwd() / _expanded(value)
     ignored = tuple(constants.INVENTORY_IGNORE_EXTS)
     for source in sources:
@@ -159,7 +159,7 @@ def _expanded(value: Any) -> Path:
     try:
         return Path(str(value)).expanduser()
     except RuntimeError:
-        # There is no such user, so it is a name as any other.
+        # There is no such user, so ~ is part of a normal name.
         return Path(str(value))
 
 

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names that people set instead of this collection's variables: guesses, and names from other projects.
+"""Names that are set by mistake instead of this collection's variables: guesses, and names from other projects.
 
-Data. A name that is also a variable of this collection does not belong here.
+Data only. A name that is also a variable of this collection does not belong here.
 """
 
 from __future__ import annotations
 
-# Our variable -> names that are set instead, among them those of Kubespray, k3s-ansible, DeepOps, NVIDIA's role
+# Our variable -> names that are set instead, including those of Kubespray, k3s-ansible, DeepOps, NVIDIA's role
 # nvidia_driver and Jeff Geerling's roles.
 _NAMES = {
     "cluster_kubernetes_version": "kubernetes_version k8s_version kube_version kubernetes_release k8s_release "
@@ -103,7 +103,7 @@ _VALUES = {
 
 MEANT = {guess: name for name, guesses in _NAMES.items() for guess in guesses.split()}
 
-# Name without a variable of ours -> why there is none.
+# Name without an equivalent variable -> the reason.
 NOTHING = {
     "cluster_name": "The cluster's name is always kubernetes, as kubeadm sets it; in Kubespray it is the DNS domain, "
     "which is cluster_dns_domain here",
@@ -123,5 +123,5 @@ NOTHING = {
 
 
 def instead(name: str) -> str:
-    """Return what to set instead, as ``name (form of the value)``."""
+    """Return the variable to set instead, as ``name (form of the value)``."""
     return f"{name} ({_VALUES[name]})" if name in _VALUES else name

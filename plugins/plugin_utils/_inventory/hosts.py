@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is in the cluster: names and addresses of its hosts in the inventory, and names of groups.
+"""Check names and addresses of the cluster's hosts in the inventory, and names of groups. Pure.
 
-Pure: no host is contacted.
+No host is contacted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .references import CONNECTION
 
 Groups = Mapping[str, Sequence[str]]
 
-# What ssh refuses in the name of a host (valid_hostname in ssh.c), and the comma, which no name in DNS has.
+# What ssh refuses in a host name (valid_hostname in ssh.c), and the comma, which is not allowed in DNS names.
 _NEVER_A_NAME = re.compile(r"""-.*|.*[\s,'`"$\\;&<>|(){}\x00-\x1f\x7f].*""", re.DOTALL)
 _RANGE = re.compile(r"\[[0-9a-z]+[-:.]+[0-9a-z]+\]", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"<.*>|change[-_ ]?me!?|your[-_ ].*|x+\.x+\.x+\.x+|todo|replace[-_ ]?me|xxx+", re.IGNORECASE)
@@ -29,14 +29,14 @@ _PASSWORD_PLACEHOLDER = re.compile(r"<.*>")
 _NETWORK = re.compile(r"(?P<address>[0-9.]+|[0-9a-f:]+)/[0-9]+", re.IGNORECASE)
 _FOUR_NUMBERS = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 _HOST_AND_PORT = re.compile(r"(?P<host>[^:\s]+):(?P<port>[0-9]+)")
-# Values that people put in the place of their own, or leave empty.
+# Variables whose values may be left as a placeholder, or empty.
 _GIVEN = ("ansible_host", "ansible_user", "ansible_password", "ansible_become_password", "ansible_ssh_private_key_file")
 _SSH = ("ssh", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh", "ansible.builtin.paramiko_ssh", "")
-# Of two words of a name: a letter that is missing, doubled or exchanged, but not another word.
+# Similarity of words in a name: a missing, doubled or exchanged letter counts, but not another word.
 _MISSPELT_WORD, _MISSPELT_PREFIX = 0.75, 0.85
-# Variables of plugins that come with other collections.
+# Variables of plugins from other collections.
 _OF_OTHER_PLUGINS = re.compile(r"ansible_(?:doas|dzdo|ksu|machinectl|pbrun|pfexec|pmrun|psrp|runas|sesu|winrm)_")
-# Other names for what Ansible calls differently.
+# Wrong name -> Ansible's variable.
 _CALLED = {
     "ansible_ip": "ansible_host",
     "ansible_address": "ansible_host",
@@ -52,7 +52,7 @@ _CALLED = {
     "ansible_ssh_key_file": "ansible_ssh_private_key_file",
     "ansible_python": "ansible_python_interpreter",
 }
-# What other projects call these groups, without signs and an s at the end.
+# Names of these groups in other projects, without punctuation and a final s.
 _ALIASES = {
     "control_plane": "master controlplane controlplanenode kubecontrolplane kubemaster k8smaster k3sserver server "
     "controller manager head kubernetesmaster kubernetescontrolplane mastername masternode controlnode initmaster "
@@ -64,7 +64,7 @@ _SHOWN = 20
 
 
 def names(members: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """Names to which SSH can't connect; ``members``: by host the known values of variables that replace its name."""
+    """Yield names to which SSH can't connect; ``members``: by host, known values of variables that override them."""
     for host, values in members.items():
         if _address(values) or not _uses_ssh(values) or _is_address(host):
             continue
@@ -88,10 +88,10 @@ def names(members: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def connections(host: str, values: Mapping[str, Any], raw: Mapping[str, Any]) -> Iterator[Problem]:
-    """Misspelt names and impossible values of connection variables; ``values`` are those that are known."""
+    """Yield misspelled names and impossible values of connection variables; ``values`` are the known ones."""
     facts = raw.get("ansible_facts") or {}
     for name, value in raw.items():
-        # A list is not a misspelling of what takes a text.
+        # A list can't be meant for a variable that takes a text.
         if name.removeprefix("ansible_") in facts or isinstance(value, (list, tuple, Mapping)):
             continue
         near = _near_connection(name)
@@ -107,7 +107,7 @@ def connections(host: str, values: Mapping[str, Any], raw: Mapping[str, Any]) ->
     for name in _GIVEN:
         value = values.get(name)
         form = _PASSWORD_PLACEHOLDER if "password" in name else _PLACEHOLDER
-        # A template may be empty on purpose. Without a user, ssh takes its own default.
+        # A template may be empty on purpose. Without a user, ssh uses its own default.
         literal = raw.get(name)
         empty = name == "ansible_host" and isinstance(literal, str) and not literal.strip()
         if empty or (isinstance(value, str) and form.fullmatch(value.strip())):
@@ -129,12 +129,12 @@ def _uses_ssh(values: Mapping[str, Any]) -> bool:
 
 
 def _address(values: Mapping[str, Any]) -> str:
-    """Return the address that the inventory gives to a host, empty for none."""
+    """Return a host's address in the inventory, empty for none."""
     return str(values.get("ansible_host", values.get("ansible_ssh_host", ""))).strip()
 
 
 def _near_connection(name: str) -> str:
-    """Return the connection variable that was meant, empty if it is one, or probably another variable."""
+    """Return the connection variable that was meant, empty if the name is correct or probably another variable."""
     if name in _CALLED:
         return _CALLED[name]
     if name in CONNECTION or name in _MAGIC or _OF_OTHER_PLUGINS.match(name):
@@ -147,7 +147,7 @@ def _near_connection(name: str) -> str:
 
 
 def _is_misspelling(words: Sequence[str], known: Sequence[str]) -> bool:
-    """Whether one word differs a little, or nothing but the signs between words."""
+    """Return whether the names differ slightly in one word, or only in punctuation between words."""
     different = [(one, other) for one, other in zip(words, known) if one != other]
     if len(words) == len(known) and len(different) == 1:
         return _is_same_word(*different[0], _MISSPELT_WORD)
@@ -159,7 +159,7 @@ def _is_same_word(one: str, other: str, least: float) -> bool:
     return one.isalpha() and near
 
 
-# Ansible's own, which are among the variables of every host.
+# Ansible's own variables, which every host has.
 _MAGIC = {
     "ansible_check_mode",
     "ansible_collection_name",
@@ -207,7 +207,7 @@ def _host(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _wrong_address(text: str) -> str:
-    """Return what to do about a text that is neither an address nor a name, as far as it looks like an address."""
+    """Return what to do about a text that looks like an address, but is neither an address nor a name."""
     found, network = _HOST_AND_PORT.fullmatch(text), _NETWORK.fullmatch(text)
     if "://" in text:
         return "Write an address or a DNS name, such as 192.0.2.21"
@@ -234,7 +234,7 @@ def _port(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def same_address(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """Members that are reached at the same place; ``hosts`` are the known values of connection variables."""
+    """Yield hosts with the same address and port; ``hosts`` are the known values of connection variables."""
     found: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for host, values in hosts.items():
         if _uses_ssh(values):
@@ -255,7 +255,7 @@ def same_address(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
 
 
 def same_node(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """Members whose nodes would have the same name or address."""
+    """Yield hosts whose nodes would have the same name or address."""
     for name, what in (("cluster_node_name", "name"), ("cluster_node_address", "address")):
         found = defaultdict(list)
         for host, values in hosts.items():
@@ -294,12 +294,12 @@ def rename(group: str, wanted: str, variable: str, groups: Groups) -> str:
 
 
 def letters(name: str) -> str:
-    """Return what is left of a name without signs, capitals and the s of a plural."""
+    """Return a name in lower case without punctuation and the s of a plural."""
     return re.sub(r"[^a-z0-9]", "", name.lower()).removesuffix("s")
 
 
 def lines(wanted: Mapping[str, str], groups: Groups, addresses: Mapping[str, str], run: Sequence[str]) -> list[str]:
-    """Return who is in the cluster; ``wanted``: names of groups by what they are, ``run``: the hosts of this run."""
+    """Return lines that list the cluster's hosts; ``wanted``: group names by role, ``run``: the hosts of this run."""
     members = dict.fromkeys(host for group in wanted.values() for host in groups.get(group, []))
     found = []
     for kind, group in wanted.items():

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables whose names no role reads: misspelled ones, guesses, and others that begin like ours.
+"""Find variables that no role reads: misspellings, guesses, and other names that begin like ours.
 
-Values are not looked at.
+Values are not checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .hosts import letters
 from .references import texts_of_roles, words
 
 MODE = "cluster_unknown_variables"
-# Prefixes of our variables: those that nothing else is known to use, and those that other projects use, too.
+# Prefixes of our variables: those that no other project uses as far as is known, and those that others use too.
 PREFIXES = (
     "acceptance_",
     "cluster_",
@@ -50,9 +50,9 @@ SHARED_PREFIXES = (
     "preflight_",
     "report_",
 )
-# What Ansible and AWX set, and what is free for users.
+# Names that Ansible and AWX set, and those that users are free to choose.
 _NEVER = re.compile(r"(?:ansible|awx|tower|gpulab)_.*|_.*")
-# Users' own names that are merely similar are below it.
+# Below this similarity, names are users' own.
 _LIKENESS = 0.9
 _NEAREST = 3
 _OR_WARN = f", or set {MODE}=warn"
@@ -70,7 +70,7 @@ class Unknown:
 
 @cache
 def facts() -> frozenset[str]:
-    """Return the names that roles and playbooks set while they run, which then are among the variables of hosts."""
+    """Return the names that roles and playbooks set at runtime, which are then variables of hosts."""
     found: set[str] = set()
     for text in texts_of_roles():
         found.update(_REGISTERED.findall(text))
@@ -82,9 +82,9 @@ def facts() -> frozenset[str]:
 def find(
     hosts: Mapping[str, Mapping[str, Any]], modes: Mapping[str, Any], options: Iterable[str], are_errors: bool
 ) -> Iterator[Problem]:
-    """Yield the unknown variables that are errors, or those that are notes; ``hosts`` have variables as written.
+    """Yield the unknown variables that are errors, or those that are notes; ``hosts`` have unevaluated variables.
 
-    ``modes``: by host the value of cluster_unknown_variables.
+    ``modes``: by host, the value of cluster_unknown_variables.
     """
     known = frozenset((*options, *GROUP_VARIABLES))
     judged = {name: judge(name, known) for variables in hosts.values() for name in variables}
@@ -93,7 +93,7 @@ def find(
     for host, variables in hosts.items():
         for name in variables:
             unknown = found.get(name)
-            # What another variable refers to is read, but may be misspelled.
+            # A variable that another one refers to is in use, but may be misspelled.
             if unknown and (name not in used or unknown.problem.kind == "variable_unknown"):
                 is_error = unknown.certain and str(modes.get(host, "error")) != "warn"
                 if is_error == are_errors:
@@ -107,7 +107,7 @@ def _used(hosts: Iterable[Mapping[str, Any]]) -> set[str]:
 
 @cache
 def judge(name: str, known: frozenset[str]) -> Unknown | None:
-    """Return what a name was probably meant for. None if it is known, or probably someone else's."""
+    """Return what a name was probably meant for, None if it is known or probably belongs to something else."""
     low = name.lower()
     if name in known or _NEVER.fullmatch(low):
         return None
@@ -154,14 +154,14 @@ def _rename_hint(name: str) -> str:
 
 
 def _correct_name(low: str, known: Collection[str]) -> str:
-    """Return the variable of which a name is a misspelling, empty for none. Capitals and signs don't count."""
+    """Return the variable of which a name is a misspelling, empty for none. Case and punctuation are ignored."""
     alike = [option for option in known if letters(option) == letters(low)]
     near = difflib.get_close_matches(low, known, n=1, cutoff=_LIKENESS)
     return next(iter(alike or near), "")
 
 
 def _nearest(low: str, known: Collection[str]) -> list[str]:
-    """Return the most similar names: those with equal words, and then with equal letters."""
+    """Return the names that have the most words and letters in common with this one."""
     words = set(low.split("_"))
 
     def likeness(option: str) -> float:

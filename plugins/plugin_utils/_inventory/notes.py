@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What may be a mistake in an inventory: shown as notes, without stopping the run."""
+"""Possible mistakes in an inventory, shown as notes without stopping the run."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from ...module_utils._problem import Problem
 from .._progress.text import names
 
-# Of connection variables, those whose values are judged here.
+# The connection variables that are checked here.
 CONNECTION = ("ansible_host", "ansible_ssh_host", "ansible_ssh_private_key_file", "ansible_private_key_file")
 _MOST_HOSTS = 5
 
 
 def connections(host: str, values: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what ssh may accept nevertheless; ``values`` are those of CONNECTION that are known."""
+    """Yield values that ssh may still accept; ``values`` are the known ones of CONNECTION."""
     for name in CONNECTION[:2]:
         user, at, address = str(values.get(name, "")).partition("@")
         if at:
@@ -48,12 +48,12 @@ def _exists(path: str) -> bool:
     try:
         return Path(path).expanduser().exists()
     except (OSError, RuntimeError):
-        # It may exist where only a user with more rights can look.
+        # The file may exist in a directory that only another user can read.
         return True
 
 
 def texts(problems: Iterable[Problem]) -> list[str]:
-    """Return each as one text, which names the hosts that have it in common."""
+    """Return each problem as one text that names all its hosts."""
     hosts: dict[Problem, list[str]] = {}
     for problem in problems:
         hosts.setdefault(replace(problem, host=""), []).append(problem.host)

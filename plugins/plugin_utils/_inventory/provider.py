@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cluster of an inventory a run is about: that of kubeadm, or the machine that minikube runs on. Pure."""
+"""Choose the cluster of a run: kubeadm's, or the machine that runs minikube. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BOTH = "Set -e cluster_provider=kubeadm or -e cluster_provider=minikube"
 
 @dataclass(frozen=True)
 class Choice:
-    """``host`` is that of minikube, empty for a cluster of kubeadm. ``problem`` has what to do, or is empty."""
+    """The chosen cluster; ``host`` is minikube's, empty for kubeadm. ``problem`` says what to do, or is empty."""
 
     host: str = ""
     problem: str = ""
@@ -25,7 +25,7 @@ class Choice:
 def choose_cluster(setting: str, kubeadm: Sequence[str], minikube: Sequence[str], run: Collection[str]) -> Choice:
     """Choose a cluster. ``kubeadm`` and ``minikube`` are the hosts of the groups, ``run`` those of this run.
 
-    ``setting`` has several values, with commas, if hosts differ.
+    ``setting`` has several values with commas if hosts differ.
     """
     if "," in setting:
         return Choice(problem=f"cluster_provider differs between hosts ({setting:.60}). {_BOTH}.")

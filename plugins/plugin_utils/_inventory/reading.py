@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read plain inventory files, INI or YAML: the hosts with their lines as written, and what Ansible makes of them."""
+"""Read plain inventory files (INI, YAML): hosts with their lines in the file, and hosts that Ansible reads."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from ansible.plugins.loader import inventory_loader
 
 _SECTION = re.compile(r"\[\s*(?P<name>[^\]:]*?)\s*(?::\s*(?P<kind>\w+)\s*)?\]\s*(?:#.*)?")
 _HOST = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-# Files of settings have lines like these, inventories don't.
+# Lines that settings files contain, but inventories don't.
 _SETTING = re.compile(r"[^\s=]+\s*=")
 _HOSTS_KEY = re.compile(r"^[ \t]+hosts:[ \t]*(?:#.*)?$", re.MULTILINE)
 _MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 YAML = (".yml", ".yaml")
-# Plugins of ansible-core. Others may read files of any form.
+# Plugins of ansible-core. Others may read files in any format.
 _OF_CORE = {"advanced_host_list", "auto", "constructed", "generator", "host_list", "ini", "script", "toml", "yaml"}
 _CLASS = re.compile(r"\"?<class '(?:[\w.]*\.)?(?:_AnsibleTagged)?(\w+)'>\"?")
 
 
 @dataclass
 class Source:
-    """The hosts of a file, and for each host and variable the values with the lines on which they stand.
+    """The hosts of a file, and for each host and variable the values with their line numbers.
 
-    ``ranges`` counts lines with a range of hosts; ``broken`` are lines that look like a host but can't be one.
+    ``ranges`` counts lines with a host range; ``broken`` are lines that look like a host, but are invalid.
     """
 
     path: Path
@@ -53,21 +53,21 @@ class Source:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What Ansible reads in a file: its hosts, or the error."""
+    """What Ansible reads from a file: its hosts, or the error."""
 
     hosts: frozenset[str] = frozenset()
     error: str = ""
 
 
 def encoding_problem(raw: bytes) -> str:
-    """Return what to do about an encoding that Ansible does not read, empty for UTF-8 without a mark."""
+    """Return what to do about an encoding that Ansible can't read, empty for UTF-8 without a byte order mark."""
     if raw.startswith(_MARKS):
         return "The file begins with a byte order mark, as editors on Windows write it: save it as UTF-8 without BOM"
     return "The file is in UTF-16, as editors on Windows write it: save it as UTF-8" if _utf16(raw) else ""
 
 
 def _utf16(raw: bytes) -> str:
-    """Return the encoding of a file without a mark if every other byte is 0."""
+    """Return the UTF-16 encoding of a file without a byte order mark if every other byte is 0."""
     start = raw[:512]
     for first, name in ((1, "utf-16-le"), (0, "utf-16-be")):
         if len(start) > 1 and start[first::2].count(0) > 0.8 * len(start[first::2]) and any(start[1 - first :: 2]):
@@ -86,7 +86,7 @@ def has_content(text: str) -> bool:
 
 
 def written(path: Path, text: str) -> Source:
-    """Return the hosts of a file as they are written, with lines; what is not understood is left out."""
+    """Return the hosts of a file with their lines; lines that are not understood are skipped."""
     is_yaml = path.suffix in YAML
     root = _composed(text) if is_yaml or not path.suffix else None
     if is_yaml or isinstance(root, yaml.MappingNode):
@@ -95,7 +95,7 @@ def written(path: Path, text: str) -> Source:
 
 
 def as_ansible(path: Path, text: str) -> Outcome | None:
-    """Read a file with the plugins yaml and ini of Ansible; None if a plugin of others could read it."""
+    """Read a file with Ansible's yaml and ini plugins; None if another plugin could read it."""
     enabled = [str(name).removeprefix("ansible.builtin.") for name in constants.INVENTORY_ENABLED]
     if not _OF_CORE.issuperset(enabled):
         return None
@@ -107,7 +107,7 @@ def as_ansible(path: Path, text: str) -> Outcome | None:
             try:
                 plugin.parse(inventory, DataLoader(), str(path.absolute()), cache=False)
                 return Outcome(frozenset(inventory.hosts))
-            # Whatever Ansible raises, a RecursionError among others, is what it could not read.
+            # Ansible may raise any exception for an unreadable file, such as RecursionError.
             except Exception as unread:
                 found.append((name, unread))
     if not found or any(_keeps_hosts(error) for _name, error in found):
@@ -119,7 +119,7 @@ def as_ansible(path: Path, text: str) -> Outcome | None:
 
 
 def _keeps_hosts(error: Exception) -> bool:
-    """Whether it is about groups that other sources may define, which Ansible finds when it has all hosts."""
+    """Return whether the error is about groups that other sources may define; Ansible still reads the file's hosts."""
     return "undefined group" in f"{error} {error.__cause__}"
 
 
@@ -170,7 +170,7 @@ def _read_yaml(path: Path, text: str, root: yaml.Node | None) -> Source:
 
 
 def _groups(root: yaml.MappingNode) -> Iterator[yaml.MappingNode]:
-    """All groups below the root, each once: an alias can contain itself."""
+    """Yield all groups below the root once, because an alias can contain itself."""
     left, seen = [value for _name, value in root.value], set()
     while left:
         node = left.pop(0)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find names that inventory templates use and nothing defines, and vault values without a password.
+"""Find undefined names in inventory templates, and vault values without a password.
 
-A template may refer to what a run finds out or defines later: facts, defaults of roles, variables of plays. Connection
-variables can't: Ansible needs them before it reads a fact.
+A template may refer to names that are set later in the run: facts, defaults of roles, variables of plays. This does not
+apply to connection variables, which Ansible needs before it reads facts.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _HOSTVARS = re.compile(
     r"""(?:\[\s*(?:(['"])(?P<quoted>[^'"]+)\1|(?P<inner>groups(?:[^][]|\[[^][]*\])*))\s*\]|\.(?P<dotted>[A-Za-z_]\w*))"""
     r"""(?:\.(?P<attribute>[A-Za-z_]\w*)|\[\s*(['"])(?P<key>\w+)['"]\s*\])?"""
 )
-# hostvars are not there while hostvars are evaluated.
+# hostvars is not available while hostvars are evaluated.
 _NEVER_JUDGED = {"hostvars", "vars", "omit"}
 _FACTS = {*_NEVER_JUDGED, "ansible_facts", "ansible_local", "preflight_host"}
-# How the names begin that roles define, and facts that Ansible injects.
+# Prefixes of names that roles define, and of facts that Ansible injects.
 _DEFINED_LATER = re.compile(r"_|ansible_")
-# What the plugins ssh, paramiko_ssh, local, sudo, su and sh take, and Ansible itself before it runs a module.
+# Variables that the plugins ssh, paramiko_ssh, local, sudo, su and sh use, and Ansible itself before a module runs.
 CONNECTION = frozenset(
     f"ansible_{name}"
     for name in re.findall(
@@ -66,23 +66,23 @@ CONNECTION = frozenset(
 
 @cache
 def texts_of_roles() -> tuple[str, ...]:
-    """Return the YAML files of roles and playbooks."""
+    """Return the texts of all YAML files in roles and playbooks."""
     files = (path for folder in ("roles", "playbooks") for path in (_COLLECTION / folder).rglob("*.yml"))
     return tuple(path.read_text(encoding="utf-8") for path in files)
 
 
 @cache
 def _names_in_roles() -> set[str]:
-    """Return the names that roles and playbooks define while they run, and further keys of their files."""
+    """Return the names that roles and playbooks define at runtime, and other keys in their files."""
     found = {name for text in texts_of_roles() for pair in _DEFINED.findall(text) for name in pair}
     return {name for name in found if "_" in name}
 
 
 @dataclass(frozen=True)
 class Scope:
-    """``raw`` are a host's variables before templates are evaluated, ``later`` names that are defined elsewhere.
+    """What a host's templates may refer to; ``raw`` are its unevaluated variables, ``later`` names defined elsewhere.
 
-    ``host`` returns the variables of another host of the inventory, None if there is no such host.
+    ``host`` returns the variables of another host in the inventory, None if there is no such host.
     """
 
     raw: Mapping[str, Any]
@@ -95,7 +95,7 @@ class Scope:
         return not connection and (name in _FACTS or bool(_DEFINED_LATER.match(name)) or name in _names_in_roles())
 
     def templates(self, name: str) -> Iterator[str]:
-        """Yield the templates of a variable, and of those that it refers to."""
+        """Yield the templates of a variable, and of the variables that it refers to."""
         left, seen = [name], {name}
         while left:
             for text in _texts(self.raw.get(left.pop())):
@@ -106,12 +106,12 @@ class Scope:
                     left += sorted(new)
 
     def words(self, name: str) -> set[str]:
-        """All identifiers in the templates of a variable, and of those that it refers to."""
+        """Return all identifiers in the templates of a variable, and of the variables that it refers to."""
         return {word for template in self.templates(name) for word in _WORD.findall(template)}
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield the strings in a value. What is encrypted is not one: as a text it would be decrypted."""
+    """Yield the strings in a value. Encrypted values are skipped, because reading them would decrypt them."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -128,9 +128,9 @@ def words(value: Any) -> set[str]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value without Ansible's own objects, which would take all of Ansible along when they are copied.
+    """Return a value without Ansible's own objects, whose copies would copy much of Ansible.
 
-    Raises UndefinedError, with its cause, for a template that refers to what is not defined.
+    Raises UndefinedError, with its cause, for a template with an undefined name.
     """
     if isinstance(value, Undefined):
         str(value)
@@ -140,12 +140,12 @@ def plain(value: Any) -> Any:
 
 
 def is_unset(value: Any) -> bool:
-    """Whether a value is null or ``omit``, with which Ansible takes its own default."""
+    """Return whether a value is null or ``omit``, for which Ansible uses its own default."""
     return value is None or type(value).__name__ == "_OmitType"
 
 
 def connection_variables(scope: Scope) -> list[str]:
-    """Return the connection variables whose values have to be evaluated: templates and encrypted values."""
+    """Return the connection variables that must be evaluated: templates and encrypted values."""
     found = [(name, value) for name, value in scope.raw.items() if name in CONNECTION]
     return [name for name, value in found if not _is_literal(value)]
 
@@ -155,7 +155,7 @@ def _is_literal(value: Any) -> bool:
 
 
 def problems(host: str, name: str, variables: Mapping[str, Any], scope: Scope, connection: bool) -> Iterator[Problem]:
-    """Find out why a variable has no value: never in this run, or for ``connection``, not before hosts are reached."""
+    """Find out why a variable has no value in this run or, for ``connection``, before hosts are contacted."""
     try:
         str(plain(variables[name]))
     except (UndefinedError, AnsibleError) as error:
@@ -167,9 +167,9 @@ def problems(host: str, name: str, variables: Mapping[str, Any], scope: Scope, c
 
 
 def _missing(name: str, scope: Scope) -> Iterator[tuple[str, str]]:
-    """Yield what templates name of other hosts and groups and the inventory lacks, and what to do.
+    """Yield hosts and groups in templates that the inventory doesn't have, and what to do.
 
-    Templates with conditions and defaults have a value without it.
+    Templates with conditions and defaults don't need them.
     """
     groups = scope.raw.get("groups") or {}
     for template in scope.templates(name):
@@ -190,7 +190,7 @@ def _missing(name: str, scope: Scope) -> Iterator[tuple[str, str]]:
 
 
 def _named_host(found: re.Match[str], groups: Mapping[str, Any]) -> str:
-    """Return the host that a template names, literally or as the first one of a group; empty for another way."""
+    """Return the host that a template names, literally or as the first of a group; empty if neither."""
     inner = _GROUP.fullmatch(found["inner"].strip()) if found["inner"] else None
     if inner:
         hosts = groups.get(inner["quoted"] or inner["dotted"]) or [""]
@@ -215,7 +215,7 @@ def _missing_of_host(name: str, scope: Scope, host: str, attribute: str | None) 
 
 
 def _judged(host: str, name: str, error: Exception, scope: Scope, connection: bool) -> Iterator[Problem]:
-    # Ansible hands errors of templates on as undefined values; their cause tells the difference.
+    # Ansible passes template errors on as undefined values; the cause shows the difference.
     cause = error.__cause__ or (error if isinstance(error, AnsibleError) else None)
     message = " ".join(str(cause or error).split())
     why = _NEEDED_TO_CONNECT if connection else "The roles need the value"

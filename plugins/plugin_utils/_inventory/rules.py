@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an argument specification can't say of variables: forms of entries, and which values go together.
+"""Rules for variables that an argument specification can't express: forms of entries, and related values.
 
-Values are those of the inventory, with defaults in the place of what it leaves open.
+Values are those of the inventory, or the defaults.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from . import files
 Values = Mapping[str, Any]
 
 _POOL = "gpulab.io/pool"
-# The sources whose driver may lie below another directory than /.
+# Sources whose driver may be in a directory other than /.
 _ELSEWHERE = ("daemonset", "preinstalled", "operator")
 _QUOTE = "put it in quotes"
 _SERIAL = re.compile(r"[1-9][0-9]*|(?:[1-9][0-9]?|100)%", re.ASCII)
-# As Go reads it, in the units that make sense for a time limit.
+# A duration as Go parses it, in units that make sense for a timeout.
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _ZERO = re.compile(r"[0.]+(?:[a-z]+[0.]+)*[a-z]+", re.ASCII)
 _DRIVER = re.compile(r"auto|[0-9]{3}(?:\.[0-9]+){1,2}", re.ASCII)
@@ -46,9 +46,9 @@ _ARGUMENT = re.compile(r"""[^\s"'\\$`\x00-\x1f\x7f-\x9f]*""")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _MOUNT_OPTION = re.compile(r"[a-z_]+[0-9.]*(?:=[A-Za-z0-9.:/_-]+)?", re.ASCII)
 _MOST_VERIFIED = 4096
-# Prometheus takes samples for missing after 5 minutes.
+# Prometheus considers a sample stale after 5 minutes.
 _LONGEST_INTERVAL = 300
-# Roles with a repository.
+# Roles with a package repository.
 _REPOSITORIES = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
 
@@ -132,7 +132,7 @@ def _file(value: Any) -> Iterator[str]:
 
 
 def _junit_file(value: Any) -> Iterator[str]:
-    # The report and its page, which are written next to it, have other names.
+    # The report and its page next to it have other extensions.
     if value != "" and not str(value).endswith(".xml"):
         yield f"it must be a file that ends with .xml, or empty, not {str(value)!r:.120}"
     elif value:
@@ -140,7 +140,7 @@ def _junit_file(value: Any) -> Iterator[str]:
 
 
 def _metrics_file(value: Any) -> Iterator[str]:
-    # node_exporter reads no other files.
+    # node_exporter only reads files with this extension.
     if value != "" and not (_DIRECTORY.fullmatch(str(value)) and str(value).endswith(".prom")):
         yield f"it must be the absolute path of a file that ends with .prom, or empty, not {str(value)!r:.120}"
     elif value:
@@ -182,7 +182,7 @@ def _fingerprints(value: Any) -> Iterator[str]:
         yield str(error).partition(": ")[2]
 
 
-# Of ClusterConfiguration, what is set elsewhere or relied on.
+# Keys of ClusterConfiguration that are set elsewhere or must not change.
 _RESERVED = {
     "apiVersion": "this collection writes kubeadm.k8s.io/v1beta4",
     "kind": "this collection writes ClusterConfiguration",
@@ -213,7 +213,7 @@ def _kubelet_arguments(value: Any) -> Iterator[str]:
             )
 
 
-# Loopback, multicast, broadcast and no address at all.
+# Addresses that are not a host's: unspecified, loopback, multicast and broadcast.
 _NO_HOST = re.compile(r"(?:0|127|22[4-9]|23[0-9])\..*|255\.255\.255\.255")
 _LIKE_ADDRESS = re.compile(r"\[.*\]|[0-9]+(?:\.[0-9]+){3}")
 
@@ -297,7 +297,7 @@ def _benchmark_timeout(value: Any) -> Iterator[str]:
         yield f"it must be {SHORTEST_TIMEOUT} to {LONGEST_TIMEOUT} seconds, not {value}"
 
 
-# By variable what is wrong with its value, as the end of a sentence. Types are right already.
+# Variable -> check that yields what is wrong with its value, as the end of a sentence. Types are already checked.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cluster_node_name": _node_name,
     "cluster_node_address": _node_address,
@@ -475,7 +475,7 @@ def _pinned(role: str) -> Callable[[str, Values], Iterator[Problem]]:
     return rule
 
 
-# Which values of one host go together: the variables that a rule needs, and the rule.
+# Rules for related values of one host, each with the variables that it needs.
 HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], ...] = (
     (("nvidia_driver_source", "nvidia_driver_installer_image"), _installer),
     (("nvidia_driver_source", "nvidia_driver_root"), _root),

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What inventory files contain that Ansible does not keep: hosts that it could not read, and hosts with two values.
+"""Find hosts in inventory files that Ansible could not read, and hosts with two values for a variable.
 
-Looks at the files on the controller as far as they are plain, INI or YAML.
+Looks at plain files (INI, YAML) on the controller.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .reading import YAML, Source, as_ansible, decode, encoding_problem, has_con
 
 _NOT_READ = (".json", ".toml", ".html")
 _LARGEST = 4 * 1024 * 1024
-# Where a host is reached; of other variables, the last value is often meant.
+# Variables for the address of a host; for other variables, overriding a value is often intended.
 _REACHED = ("ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_connection")
 
 
 def problems(sources: Sequence[str], known: Collection[str]) -> Iterator[Problem]:
-    """``known`` are the hosts of the inventory as Ansible has read it."""
+    """Yield lost hosts and repeated values; ``known`` are the hosts of the inventory as Ansible read it."""
     read: dict[Path, list[Source]] = {}
     for path, is_named in _files(sources):
         try:
@@ -43,16 +43,16 @@ def problems(sources: Sequence[str], known: Collection[str]) -> Iterator[Problem
         if lost:
             yield lost
         else:
-            # What is named later on the command line may replace what is named before.
+            # A later source on the command line may override an earlier one.
             read.setdefault(path if is_named else path.parent, []).append(source)
     for together in read.values():
         yield from _twice(together)
 
 
 def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Collection[str]) -> Problem | None:
-    """Judge whether Ansible has lost hosts of a file.
+    """Return a problem if Ansible has lost hosts of a file.
 
-    A directory may hold files that are no inventories: they are judged only if they look like one.
+    A directory may contain other files: they are checked only if they look like an inventory.
     """
     outcome = None if source.is_plugin else as_ansible(source.path, text)
     if outcome is None:
@@ -79,7 +79,7 @@ def _lost(source: Source, text: str, is_named: bool, encoding: str, known: Colle
 
 
 def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
-    """Each plain file of the inventory, and whether it is named, and not one of a directory."""
+    """Yield each plain file of the inventory, and whether it is named itself rather than in a directory."""
     for path in inventory_paths(sources):
         for file in _listed(path) if path.is_dir() else [path]:
             if file.is_file() and not os.access(file, os.X_OK) and file.suffix not in _NOT_READ:
@@ -87,7 +87,7 @@ def _files(sources: Sequence[str]) -> Iterator[tuple[Path, bool]]:
 
 
 def absent(sources: Sequence[str]) -> list[str]:
-    """Return the sources that are paths at which there is nothing."""
+    """Return the sources that are paths of missing files or directories."""
     return [source for source in sources if "," not in source and not Path(source).exists()]
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory says of an NFS server of its own, and of the cache that leads there. Pure."""
+"""Check an NFS server in the inventory, and the cluster's cache that mounts its export. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...module_utils._words import listing
 Values = Mapping[str, Any]
 
 GROUP = "cluster_nfs_server_group"
-# What has to be known of the server, and of each host of the cluster.
+# The variables that are needed from the server, and from each host of the cluster.
 SERVER = ("nfs_server_state", "nfs_server_path")
 CACHE = ("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path")
 
@@ -31,7 +31,7 @@ def count(group: str, hosts: Collection[str]) -> Iterator[Problem]:
 
 
 def server(host: str, addresses: Collection[str], server: Values, cluster: Mapping[str, Values]) -> Iterator[Problem]:
-    """Whether the host exports what the cache of the cluster, if it leads there, mounts."""
+    """Check that the host exports what the cluster's cache mounts, if the cache uses this server."""
     paths = dict.fromkeys(str(values["nfs_cache_path"]) for values in cluster.values() if _mounts(values, addresses))
     exported = str(server["nfs_server_path"])
     if server["nfs_server_state"] == "absent" and paths:

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files in group_vars and host_vars that Ansible does not read, because no group or host has their name.
+"""Find files in group_vars and host_vars that Ansible does not read, because no group or host has their name.
 
-Looks at their names only: they may be encrypted.
+Only names are checked, because the files may be encrypted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .access import inventory_paths
 from .hosts import letters
 
 _EXTENSIONS = (".yml", ".yaml", ".json")
-# Copies and notes that people keep there, in addition to what Ansible ignores in an inventory.
+# Copies and notes, in addition to the files that Ansible ignores in an inventory.
 _NOT_VARIABLES = re.compile(r"\..*|README|.*\.(?:old|save|sample|example|dist|disabled|tmp|j2|ini|toml|adoc)")
 _LARGEST = 256 * 1024
 _WHY = "Ansible reads the variables of groups and hosts from files with exactly their names"
@@ -51,7 +51,7 @@ def find(
 def of_importing_playbooks(
     playbooks: Sequence[str], sources: Sequence[str], playbook_directory: str
 ) -> Iterator[Problem]:
-    """Yield directories next to the playbooks of the command: for what these import, Ansible does not read them."""
+    """Yield directories next to the command's playbooks; Ansible does not read them for imported playbooks."""
     inventories = [path.absolute() for path in inventory_paths(sources)]
     read = {Path(playbook_directory), *map(_directory, inventories)}
     for folder in dict.fromkeys(Path(playbook).absolute().parent for playbook in playbooks):
@@ -103,13 +103,13 @@ def _near(name: str, names: Collection[str]) -> str:
 
 
 def _is_misspelling(one: str, other: str) -> bool:
-    """Whether they differ only in words of letters: site1 and site2, or a and b, are two names."""
+    """Return whether the names differ only in words of letters: site1 and site2, or a and b, are different names."""
     pairs = zip(re.split(r"[^a-z0-9]+", one), re.split(r"[^a-z0-9]+", other))
     return all(a == b or (len(a) > 3 and f"{a}{b}".isalpha()) for a, b in pairs)
 
 
 def _is_of_another_inventory(folder: Path, name: str, inventories: Collection[Path]) -> bool:
-    """Whether another file in the directory has a line that begins with the name, as that of a group or host."""
+    """Return whether another file in the directory has a line that begins with this name of a group or host."""
     line = re.compile(rf"^\s*\[?{re.escape(name)}(?:[\]:\s]|$)", re.MULTILINE)
     others = (path for path in folder.glob("*") if path not in inventories and path.is_file())
     read = (path for path in others if path.stat().st_size < _LARGEST and os.access(path, os.R_OK))

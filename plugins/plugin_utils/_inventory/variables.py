@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong with the variables of a host by themselves: types, choices, forms.
+"""Check the variables of a host on their own: types, choices, forms.
 
-Ansible checks a role's variables when the role begins, which is too late: earlier roles have changed the host by then.
+Ansible checks a role's variables when the role begins, which is too late: earlier roles have already changed the host.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ROLES = Path(__file__).resolve().parents[3] / "roles"
 _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _LARGEST = 2**31 - 1
-# Where a host is reached, and how.
+# How and where a host is reached.
 _PLACES = (
     "ansible_connection",
     "ansible_host",
@@ -47,7 +47,7 @@ _FORMS = (
     (re.compile(r".*_(?:http|https)_proxy"), _URL, "a URL, such as http://proxy.example.org:3128"),
     (
         re.compile(r".*_repository_url"),
-        # apt's sources can be read by everyone, and so could a password in them.
+        # apt's sources, and a password in them, are readable by all users.
         re.compile(rf"(?!\S+://[^/]*@)(?:{_URL.pattern})"),
         "a URL without a user or a password (cluster_apt_credentials takes them), such as "
         "https://mirror.example.org/debs",
@@ -66,7 +66,7 @@ _FORMS = (
 
 
 def specification() -> dict[str, Mapping[str, Any]]:
-    """Every variable of this collection's roles, by name what its role's argument specification says of it."""
+    """Return the argument specification of every variable of this collection's roles."""
     options: dict[str, Mapping[str, Any]] = {}
     for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
         specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]
@@ -77,7 +77,7 @@ def specification() -> dict[str, Mapping[str, Any]]:
 def find(
     host: str, variables: Mapping[str, Any], known: Specification, scope: references.Scope | None = None
 ) -> Iterator[Problem]:
-    """What is wrong with the variables of a host; ``scope``: what their templates may refer to."""
+    """Yield what is wrong with the variables of a host; ``scope``: what their templates may refer to."""
     scope = scope or references.Scope(variables)
     for name in references.connection_variables(scope):
         yield from references.problems(host, name, variables, scope, connection=True)
@@ -118,7 +118,7 @@ def find(
 def across(
     hosts: Mapping[str, Mapping[str, Any]], known: Specification, groups: Mapping[str, Sequence[str]] | None
 ) -> Iterator[Problem]:
-    """What is wrong with the variables of all hosts of a cluster side by side, and with its groups."""
+    """Yield what is wrong with the variables of all hosts of a cluster together, and with its groups."""
     first = next(iter(hosts.values()), None)
     if groups is not None and first is not None:
         named = known_values(cluster.GROUPS, first)
@@ -130,7 +130,7 @@ def across(
 
 
 def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
-    """What is wrong with the names and addresses of the hosts of a cluster side by side."""
+    """Yield what is wrong with the names and addresses of all hosts of a cluster together."""
     names = (*_PLACES, "cluster_node_name", "cluster_node_address")
     known = {host: known_values(names, variables) for host, variables in hosts.items()}
     yield from members.names(_certain(("ansible_host", "ansible_ssh_host"), known, hosts))
@@ -141,7 +141,7 @@ def addresses(hosts: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
 def _certain(
     names: Iterable[str], known: Mapping[str, dict[str, Any]], hosts: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Return the known values of those hosts for which these variables don't refer to what is not known yet."""
+    """Return the known values of these variables for hosts on which all of them are known."""
     return {host: values for host, values in known.items() if not any(_is_unknown(hosts[host], name) for name in names)}
 
 
@@ -154,17 +154,17 @@ def _is_unknown(variables: Mapping[str, Any], name: str) -> bool:
 
 
 def places(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the address at which each host is reached, as far as the inventory tells it."""
+    """Return each host's address in the inventory, as far as it is known."""
     found = {host: known_values(("ansible_host", "ansible_ssh_host"), variables) for host, variables in hosts.items()}
     return {host: str(next(iter(known.values()))) for host, known in found.items() if known}
 
 
 def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Of these variables those that the inventory sets to a value that is known; null and omit don't set them."""
+    """Return the known values that the inventory sets for these variables; null and omit count as not set."""
     found = {}
     for name in names:
         if name in variables:
-            # It may refer to facts.
+            # The value may refer to facts.
             with contextlib.suppress(UndefinedError, AnsibleError):
                 value = _plain(variables[name])
                 if not references.is_unset(value):
@@ -173,7 +173,7 @@ def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str
 
 
 def by_host(name: str, hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the known values of one variable."""
+    """Return the known values of one variable by host."""
     known = {host: known_values([name], variables) for host, variables in hosts.items()}
     return {host: values[name] for host, values in known.items() if values}
 
@@ -184,7 +184,7 @@ def servers(
     groups: Mapping[str, Sequence[str]],
     hostvars: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[Problem]:
-    """What is wrong with the NFS server that the inventory names, and with the cache of the cluster's hosts there."""
+    """Yield what is wrong with the NFS server of the inventory, and with the cache on the cluster's hosts."""
     first: Mapping[str, Any] = next(iter(hosts.values()), {})
     group = str(known_values([storage.GROUP], first).get(storage.GROUP, known[storage.GROUP]["default"]))
     yield from storage.count(group, groups.get(group, []))
@@ -197,13 +197,13 @@ def servers(
 
 
 def _addresses(host: str, variables: Mapping[str, Any]) -> set[str]:
-    """The names and addresses of a host that the inventory knows."""
+    """Return the names and addresses of a host in the inventory."""
     known = known_values(("ansible_host", "cluster_node_address"), variables)
     return {host, *map(str, known.values())} - {""}
 
 
 def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specification) -> dict[str, Any]:
-    """Of these variables those whose value is known and right, with what is left out at its default."""
+    """Return the known and valid values of these variables, or the defaults of those that are not set."""
     found = {}
     for name in names:
         if name not in variables:
@@ -223,7 +223,7 @@ def first_line(description: str | Sequence[str]) -> str:
 
 
 def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> list[str]:
-    """A value that refers to facts can't be known before the hosts are read, and counts as right here."""
+    """Return what is wrong with a value. One that refers to facts is unknown before hosts are read, and passes here."""
     try:
         return list(_wrong(name, variables[name], option))
     except UndefinedError:
@@ -249,7 +249,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
     elif kind == "str" and isinstance(value, (list, tuple, Mapping)):
         yield f"{name} is not a string: {_shown(_plain(value))}"
     elif kind == "int" and "inf" in str(value).lower():
-        # Ansible's own check stumbles over infinity.
+        # Ansible's own check fails on infinity.
         yield f"{name} is not a whole number in digits: {_shown(value)}"
     else:
         errors = list(ArgumentSpecValidator({name: dict(option)}).validate({name: _plain(value)}).errors)
@@ -264,7 +264,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _named_once(name: str, message: str, is_unknown_key: bool) -> str:
-    """Ansible's message about a value, which may name the variable itself."""
+    """Return Ansible's message about a value with the variable's name only once."""
     message = message.removesuffix(f" found in {name}")
     rest = message.removeprefix(f"value of {name} ").removeprefix(f"argument '{name}' ")
     if rest != message:
@@ -273,12 +273,12 @@ def _named_once(name: str, message: str, is_unknown_key: bool) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value for a message; what may be an address with a password in it is not shown."""
+    """Return a value for a message, without a possible password in a URL."""
     return "***" if "@" in str(value) else repr(value)
 
 
 def _wrong_number(name: str, value: Any, default: Any) -> Iterator[str]:
-    """Ansible takes true and 1e3 for numbers. A negative one stands for no limit if it is the default."""
+    """Check a number: Ansible also accepts true and 1e3. A negative one means no limit if it is the default."""
     whole = value.is_integer() if isinstance(value, float) else _WHOLE.fullmatch(str(value).strip())
     if isinstance(value, bool) or not whole:
         yield f"{name} is not a whole number in digits: {_shown(value)}"
@@ -289,7 +289,7 @@ def _wrong_number(name: str, value: Any, default: Any) -> Iterator[str]:
 
 
 def _wrong_form(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
-    """All numbers among the variables count something or last seconds."""
+    """Check the form of a value. All numbers are counts or seconds."""
     if option.get("type") == "int":
         yield from _wrong_number(name, value, option.get("default"))
     for names, form, words in _FORMS:

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Ends with a run what belongs to it: a file and a program. A program of its own: only Python's library.
+"""Remove a file and end a program when a run ends. A program of its own that needs only Python's standard library.
 
-Arguments: the file, the process of the run, then the program with its arguments, if there is one. When the process has
-ended, however that came, the file is removed. When the file is removed, the program ends.
+Arguments: the file, the process ID of the run, then the program with its arguments, if there is one. When the process
+has ended in any way, the file is removed. When the file is removed, the program is stopped.
 
-A program is started again when it ends, but only once the file says V(up); before that its first end is the keeper's,
-too. What it says is in C(FILE.log). It is asked to end with SIGTERM, and has five seconds.
+If the program ends, it is restarted, but only once the file contains ``up``; before that, the keeper ends with it. Its
+output is in ``FILE.log``. It is stopped with SIGTERM, and killed after five seconds.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _INTERVAL = 0.2
 
 
 class Run:
-    """The process of a run, and the file that stands for what belongs to it."""
+    """The process of a run, and the file that exists as long as its program may run."""
 
     def __init__(self, file: Path, process: int) -> None:
         self.file, self._process = file, process
         self._stopped = False
-        # What ends a whole group of processes ends the run, too.
+        # A signal to the whole process group ends the run, too.
         signal.signal(signal.SIGTERM, self._stop)
 
     def goes_on(self) -> bool:
@@ -45,13 +45,13 @@ def lives(process: int) -> bool:
     except OSError:
         return False
     with contextlib.suppress(OSError, IndexError):
-        # A zombie is dead all the same; the name in parentheses may hold anything.
+        # A zombie has ended, too; the name in parentheses may contain anything.
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return True
 
 
 def keep(run: Run, program: list[str]) -> int:
-    """Return the exit status of the program's last run, 0 without a program."""
+    """Keep the file and the program for a run; return the program's last exit status, 0 without a program."""
     log = Path(f"{run.file}.log")
     status = _keep_program(run, program, log) if program else 0
     while not program and run.goes_on():

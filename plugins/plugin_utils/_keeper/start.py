@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Starts a keeper: what belongs to this run ends with it, also when it is interrupted or killed."""
+"""Start a keeper, which removes a file and ends a program when this run ends, even if it is interrupted or killed."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _KEEPER = Path(__file__).with_name("keeper.py")
 def start_keeper(file: Path, program: Sequence[str] = ()) -> subprocess.Popen[bytes]:
     """Create a private file that is removed when ansible-playbook ends, and run a program until it is removed.
 
-    Call this in an action plugin, whose process is a child of ansible-playbook. Raises OSError, also for an existing
-    file.
+    Call this in an action plugin, whose process is a child of ansible-playbook. Raises OSError, also if the file
+    exists.
     """
     file.touch(mode=0o600, exist_ok=False)
     try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps a host from running minikube as it is declared, before anything is changed.
+"""What prevents a host from running minikube as declared, checked before any change.
 
 The rules are those of minikube v1.38.1, cmd/minikube/cmd/start.go: validateGPUs, validateBareMetal, validateUser and
 validateSpecifiedDriver; and of its tutorial for NVIDIA GPUs (net.core.bpf_jit_harden).
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# With --gpus minikube takes no other driver and no other runtime.
+# minikube supports --gpus only with this driver and runtime.
 _GPUS = {("docker", "docker"): ("all", "nvidia", "nvidia.com", "none")}
 _ONLY_PROFILE = "minikube"
 
@@ -20,10 +20,10 @@ _ONLY_PROFILE = "minikube"
 def problems(
     settings: Mapping[str, Any], table: Mapping[str, Any], profile: str, cluster: bool, hardened: str
 ) -> Iterator[str]:
-    """Sentences, each with what to do.
+    """Yield sentences, each with what to do.
 
     ``settings`` are version, sha256, kubernetes_version, profile, driver, container_runtime, gpus and user. ``profile``
-    is the state of the profile, ``cluster`` whether kubeadm has made one on this host, ``hardened`` the value of
+    is the state of the profile, ``cluster`` whether the host is in a kubeadm cluster, ``hardened`` the value of
     net.core.bpf_jit_harden.
     """
     driver, runtime, gpus = settings["driver"], settings["container_runtime"], settings["gpus"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of minikube that follow from others."""
+"""Resolve minikube's settings that depend on others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 
 from ...module_utils._minikube.profile import version_numbers
 
-# site/content/en/docs/handbook/vpn_and_proxy.md of minikube v1.38.1: its networks and those of its services; and pods.
+# minikube's networks, and those of its services (site/content/en/docs/handbook/vpn_and_proxy.md of minikube v1.38.1)
+# and pods.
 _NETWORKS = ("192.168.59.0/24", "192.168.49.0/24", "192.168.39.0/24", "10.96.0.0/12", "10.244.0.0/16")
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./<>~-]+", re.ASCII)
 _SPECIAL = re.compile(r'(["\\])')
@@ -19,7 +20,7 @@ _LOCAL = ("localhost", "127.0.0.1")
 
 
 def resolve_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all settings: the declared ones, or what V(auto) and an empty one mean. ``table`` is of minikube."""
+    """Return all settings: declared ones, or the meaning of ``auto`` and empty ones. ``table`` is minikube's."""
     on_host = declared["driver"] == "none"
     options = ["--force-systemd=true"] * on_host + list(map(str, declared["options"]))
     engine = "containerd" if on_host else "docker"
@@ -47,7 +48,7 @@ def resolve_settings(declared: Mapping[str, Any], table: Mapping[str, Any]) -> d
 
 
 def _in_unit(word: str) -> str:
-    """A word of a command in a unit of systemd, where %, $ and backslashes have a meaning (systemd.service(5))."""
+    """Escape a word of a command for a systemd unit, in which %, $ and backslashes are special (systemd.service(5))."""
     if _PLAIN.fullmatch(word):
         return word
     return '"' + _SPECIAL.sub(r"\\\1", word).replace("%", "%%").replace("$", "$$") + '"'

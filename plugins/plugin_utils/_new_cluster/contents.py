@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a new cluster: its inventory, the settings that people change first, and Ansible's own. Pure."""
+"""The files of a new cluster: inventory, the most often changed settings, and ansible.cfg. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .._inventory.variables import first_line
 from .machines import Machine
 
 GUIDES = "https://github.com/gpulab/kubernetes/blob/main/"
-# By title: a guide, and the settings in their order. Descriptions and defaults are those of the roles.
+# Title -> a guide, and the settings in their order. Descriptions and defaults are those of the roles.
 SETTINGS: Mapping[str, tuple[str, Sequence[str]]] = {
     "Versions": (
         "README.md#supported-versions",
@@ -52,7 +52,7 @@ SETTINGS: Mapping[str, tuple[str, Sequence[str]]] = {
         ("cluster_disruption_policy", "cluster_existing_packages", "cluster_existing_sources"),
     ),
 }
-# Values that show the form where the default doesn't.
+# Example values where the default doesn't show the form.
 EXAMPLES: Mapping[str, Any] = {
     "cluster_api_endpoint": "api.example.org:6443",
     "cluster_http_proxy": "http://proxy.example.org:3128",
@@ -60,7 +60,7 @@ EXAMPLES: Mapping[str, Any] = {
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "https://mirror.example.org"}],
     "nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 4},
 }
-# Where Ansible looks for collections by default.
+# Ansible's default paths of collections.
 COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")
 _MOST_FORKS = 50
 
@@ -111,7 +111,7 @@ _SETTINGS = """\
 def new_files(
     machines: Sequence[Machine], user: str, specification: Mapping[str, Mapping[str, Any]], collections: str = ""
 ) -> dict[str, str]:
-    """Return the texts by name; the first machine is the control plane.
+    """Return the file texts by name; the first machine is the control plane.
 
     ``collections`` is where this collection is installed if Ansible does not look there by default.
     """
@@ -126,7 +126,7 @@ def new_files(
 
 def _inventory(machines: Sequence[Machine], user: str) -> str:
     first, *rest = machines
-    # A control plane whose GPUs are counted offers them to pods, and one that is alone has to run all pods.
+    # A control plane with a GPU count offers its GPUs to pods, and a single machine has to run all pods.
     also_worker = bool(first.gpus) or not rest
     workers = [*([first.name] if also_worker else []), *map(_line, rest)]
     uncounted = any(not machine.gpus for machine in (rest or machines))
@@ -161,7 +161,7 @@ def _yaml(value: Any) -> str:
 
 
 def closing(directory: Path, here: Path, names: Sequence[str], *, check: bool) -> list[str]:
-    """Return the lines with which the run ends."""
+    """Return the final lines of the run."""
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
     if check:
         return [f"Would write {listed} in {directory}. Nothing was written (--check)."]

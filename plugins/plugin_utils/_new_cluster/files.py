@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes new files, all of them or none, and replaces none."""
+"""Write new files, all of them or none, without replacing any."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAME = {"group_vars/all.yml": ("group_vars/all", "group_vars/all.yaml", "group_
 
 
 def obstacles(directory: Path, names: Sequence[str]) -> list[Problem]:
-    """Return what keeps these files from being written: that they exist, or that the directory can't be used."""
+    """Return what prevents writing these files: they exist, or the directory can't be used."""
     found = [each for name in names for each in (name, *_SAME.get(name, ())) if os.path.lexists(directory / each)]
     if found:
         what = f"{listing(found)} already exist{'s' * (len(found) == 1)}"
@@ -34,7 +34,7 @@ def obstacles(directory: Path, names: Sequence[str]) -> list[Problem]:
 
 
 def write_new(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write texts by name into a directory, and make missing directories. Raises OSError, and then leaves nothing."""
+    """Write texts by file name into a directory; create missing directories. Raises OSError and leaves no file then."""
     targets = [directory / name for name in texts]
     missing = {folder for path in targets for folder in path.parents if not folder.exists()}
     made: list[Path] = []
@@ -63,7 +63,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _link(sources: list[Path], targets: list[Path]) -> None:
-    """Give the files their names, which, unlike renaming, never replaces what has this name."""
+    """Hard-link the files to their names, which, unlike renaming, never replaces an existing file."""
     linked: list[Path] = []
     try:
         for source, target in zip(sources, targets, strict=True):
@@ -87,7 +87,7 @@ def _sync(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _not_interrupted() -> Iterator[None]:
-    """Let the signals that end a run wait for the few milliseconds that writing takes."""
+    """Delay signals that end a run during the few milliseconds of writing."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield

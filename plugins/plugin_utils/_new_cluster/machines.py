@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machines of a new cluster and their user, read from what a person typed. Pure."""
+"""Parse and check the machines and the user that were typed for a new cluster. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...module_utils._words import listing
 FORM = "NAME:ADDRESS or NAME:ADDRESS:GPUS, such as gpu1:192.0.2.21:4"
 # A host name (RFC 1123).
 _NAME = re.compile(r"(?=.{1,253}\Z)(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.(?!\Z)|\Z))+")
-# What the last label of a DNS name never is, and Ansible would read as a number.
+# The last label of a DNS name is never a number, and Ansible would read these as numbers.
 _NUMBER = re.compile(r"[0-9]+(?:e[0-9]+)?|0[xob][0-9a-f]*", re.IGNORECASE)
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,31}", re.ASCII)
 # Groups of the inventory, and the controller.
@@ -28,7 +28,7 @@ _MOST_GPUS = 64
 
 @dataclass(frozen=True)
 class Machine:
-    """``address`` is the name if SSH finds the machine by it; ``gpus`` is 0 if their number was not given."""
+    """A machine; ``address`` is its name if SSH resolves it, ``gpus`` is 0 if their number was not given."""
 
     name: str
     address: str
@@ -43,10 +43,10 @@ class Wrong(NamedTuple):
 
 
 def read_machines(entries: Any) -> tuple[list[Machine], list[Problem]]:
-    """Return the machines of NAME, NAME:ADDRESS or NAME:ADDRESS:GPUS, the control plane first, and what is wrong.
+    """Parse machines as NAME, NAME:ADDRESS or NAME:ADDRESS:GPUS, the control plane first; also return problems.
 
-    An entry may hold several machines with commas between them, and blanks in place of colons. YAML makes a dictionary
-    of an entry with a blank after its colon.
+    An entry may contain several machines, separated by commas, and blanks instead of colons. YAML reads an entry with a
+    blank after its colon as a dictionary.
     """
     given = [text.strip() for entry in _entries(entries) for text in entry.split(",")]
     texts = [re.sub(r"\s*:\s*|\s+", ":", text) for text in given if text]
@@ -71,7 +71,7 @@ def read_machines(entries: Any) -> tuple[list[Machine], list[Problem]]:
 
 
 def read_user(user: str) -> list[Problem]:
-    """Return what is wrong with the name of a user."""
+    """Return what is wrong with a user name."""
     if _USER.fullmatch(user):
         return []
     what, why = "It is not a valid name for a user", "SSH logs in to all machines with it"
@@ -167,7 +167,7 @@ def _wrong_gpus(gpus: str | None) -> Iterator[Wrong]:
 
 
 def _twice(part: str, values: Iterable[tuple[str, str]], why: str) -> Iterator[Problem]:
-    """Yield what several machines share; ``values``: the name or address, and how to call the machine."""
+    """Yield values that several machines share; ``values``: name or address, and a label of the machine."""
     found: dict[str, list[str]] = defaultdict(list)
     for value, title in values:
         found[value.lower()].append(title)
@@ -191,7 +191,7 @@ def _is_single_host(address: str) -> bool:
 
 
 def _has_ipv6(text: str) -> bool:
-    """Whether it is an IPv6 address, perhaps after a name or before a number of GPUs."""
+    """Return whether the text is an IPv6 address, possibly after a name or before a number of GPUs."""
     rest = text.partition(":")[2]
     for part in (text, rest, rest.rpartition(":")[0]):
         try:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Questions about a new cluster on a terminal; each is repeated after a wrong answer."""
+"""Ask questions about a new cluster on a terminal; repeat each one after an invalid answer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ask_machines(ask: Ask, show: Show) -> list[Machine]:
         found, problems = read_machines([*given, answer])
         _show_problems(problems, show)
         if not problems:
-            # The answer itself does not stay on the screen.
+            # The answer does not stay visible on the terminal.
             for machine in found[len(machines) :]:
                 gpus = f", {counted(machine.gpus, 'GPU')}" if machine.gpus else ""
                 show(f"  {machine.name} ({machine.address}{gpus})")
@@ -46,7 +46,7 @@ def ask_machines(ask: Ask, show: Show) -> list[Machine]:
 
 
 def ask_user(ask: Ask, show: Show, own: str) -> str:
-    """Ask for the user with sudo rights; ``own`` is who runs Ansible, and the default if it is a valid name."""
+    """Ask for the user with sudo rights; the default is ``own``, who runs Ansible, if it is a valid name."""
     default = "" if read_user(own) else own
     while True:
         user = ask(f"User with sudo rights on the machines{f' [{default}]' if default else ''}:").strip() or default

@@ -15,7 +15,12 @@ Entry = Mapping[str, Any]
 def decide(
     policy: str, node: str, change: str, pods: Sequence[Entry], processes: Sequence[Entry], held: bool = False
 ) -> dict[str, Any]:
-    """The decision (see the filter's documentation). A policy that is not known here refuses."""
+    """Return the ``refusal``, whether to ``drain``, and a ``warning`` about the data that the drain deletes.
+
+    ``pods`` were given a GPU by the kubelet (gpu_pods_info), ``processes`` are the others that have one open
+    (nvidia_driver_users_info), ``held``: the node is cordoned, and drained if the policy says so. A policy that is not
+    known here refuses.
+    """
     # What still runs on a node that is held has started meanwhile, and has not been asked about.
     refuses = policy != IGNORE if held else policy not in (IGNORE, DRAIN)
     users = [*map(_pod, pods), *([] if held else map(_process, processes))]

@@ -29,7 +29,11 @@ class Host:
 
 @dataclass(frozen=True)
 class Node:
-    """``member``: whether the host is a node already. ``interrupts``: whether its pods may be interrupted."""
+    """``member``: whether the host is a node already. ``interrupts``: whether its pods may be interrupted.
+
+    ``step`` is NONE for a node with nothing to do, SKIP for a host that was not read, CREATE for one that initializes
+    the cluster, a join for one that becomes a node, and CHANGE for a node with pending changes. ``why`` is its reason.
+    """
 
     step: str
     member: bool
@@ -50,7 +54,12 @@ def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> H
 
 
 def plan(hosts: Sequence[Host]) -> dict[str, Any]:
-    """The plan (see the filter's documentation) of hosts in the order of the inventory."""
+    """Return the plan of hosts in the order of the inventory: ``hosts``, each a Node by its name, and the ``cluster``.
+
+    Of the cluster: whether it ``exists``, or may, because a control plane was not read; the ``control_planes``;
+    ``api_host``, the control plane through which the API is reached; the hosts that are ``joining``; ``strategy`` and
+    ``serial`` of the play that prepares the hosts. Bare hosts don't wait for each other.
+    """
     control_planes = [host for host in hosts if host.control_plane]
     # A control plane that could not be read may have a cluster.
     exists = any(host.member is not False for host in control_planes)

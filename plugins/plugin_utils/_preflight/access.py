@@ -1,13 +1,13 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why Ansible can't work on a host: messages of Ansible, OpenSSH, sudo, su and shells, with one remedy for each cause.
+"""Why Ansible can't access a host: messages of Ansible, OpenSSH, sudo, su and shells, with a remedy for each cause.
 
-The first cause whose pattern is found counts. Those of becoming root come before those of SSH, as ansible-core reports
-some of them as a failed connection. Named groups of a pattern fill the remedy.
+The first cause with a matching pattern counts. Causes of becoming root come before those of SSH, because ansible-core
+reports some of them as a failed connection. Named groups of a pattern are inserted into the remedy.
 
-Patterns are searched in lines: ``.`` does not cross them, ``^`` is the start of a message. A banner of the host may
-contain anything, so a pattern of common words has the start of its line or the name of the program in it.
+Patterns match within lines: ``.`` does not match a line break, ``^`` is the start of a message. A banner of the host
+may contain anything, so patterns of common words include the start of the line or the name of the program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PYTHON = "3.9"
 UNREACHABLE, UNREADABLE = "The host can't be reached", "The host can't be read"
 _ROOT = "Root is required to install packages and services"
 _NO_SHELL = "Nothing can be done on the host"
-# By sudo-rs, which wraps the prompt that Ansible passes: https://github.com/ansible/ansible/issues/85837
+# By sudo-rs, which wraps Ansible's prompt: https://github.com/ansible/ansible/issues/85837
 _SUDO_RS = (
     "Ubuntu 25.10 and later use sudo-rs, and ansible-core up to 2.21 does not recognize its prompt for a password"
 )
@@ -40,12 +40,12 @@ _PLACEHOLDERS = {
     "user": "a user with sudo privileges",
     "jump": "JUMPHOST",
 }
-# Bounded, so that a long word without an end takes no time.
+# Bounded, so that matching a very long word takes little time.
 _LOGIN = r"(?P<login>[\w.+-]{1,64}@[\w.:%-]{1,255})"
 _ADDRESS = r"(?P<address>[\w.:%-]{0,255}\w)"
-# As known_hosts has it: with its port, unless that is 22.
+# As in known_hosts: with the port, unless it is 22.
 _KNOWN = r"(?P<known>\[(?P<address>[\w.:%-]{1,255})\]:(?P<port>\d{1,5})|(?P<address_2>[\w.:%-]{0,255}\w))"
-# What SSH, programs and shells print before a message.
+# Prefixes of messages from SSH, programs and shells.
 _FROM_SUDO = r"(?:^|\b(?:sudo|sudo\.ws|sudo-rs|su|doas): )"
 _PROGRAM = r"(?:sudo|sudo\.ws|su|doas|pkexec)"
 _NOT_FOUND = r"(?:[Cc]ommand |inaccessible or )?not found"
@@ -55,9 +55,9 @@ _LOGIN_REFUSED = re.compile(r"Permission denied \((?:publickey|password|keyboard
 
 @dataclass(frozen=True)
 class Cause:
-    """``only_unreachable``: programs on the host print the same about other things.
+    """A cause; ``only_unreachable``: programs on the host print the same message for other reasons.
 
-    ``after_login``: the host prints it to users that SSH has let in; before that, a banner may contain such words.
+    ``after_login``: printed only to users that SSH has authenticated; before that, a banner may contain the same words.
     """
 
     kind: str
@@ -76,7 +76,7 @@ class Cause:
         return self.pattern.search(text)
 
     def filled(self, text: str, match: re.Match[str], host: str) -> str:
-        """Return ``where`` or ``do`` with what the message names, or placeholders."""
+        """Return ``where`` or ``do`` with the names from the message, or placeholders."""
         found = {name.partition("_")[0]: value for name, value in match.groupdict().items() if value}
         if "port" in found:
             found["port"] = f"-p {found['port']} "
@@ -87,7 +87,7 @@ def _cause(kind: str, pattern: str, what: str, where: str, why: str, do: str, **
     return Cause(kind, re.compile(pattern, re.MULTILINE), what, where, why, do, **more)
 
 
-# By PAM, of SSH and of sudo.
+# Messages of PAM, in SSH and in sudo.
 _LOCKED = (
     _cause(
         "account_locked",
@@ -204,7 +204,7 @@ _BECOME = (
         _ROOT,
         "Remove ansible_become_user from the inventory, so that Ansible becomes root",
     ),
-    # In other languages, sudo names the file, too.
+    # In other languages, sudo's message also contains the file.
     _cause(
         "become_not_allowed",
         r"\bsudoers\b",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about the cluster as a whole, and about hosts side by side."""
+"""Preflight's rules for the cluster as a whole, and for hosts compared with each other."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ...module_utils._versions import compare_versions
 from ...module_utils._words import listing
 from .model import Cluster, ClusterRule, Reading
 
-# Interfaces that the pod network makes on a node.
+# Interfaces that a pod network creates on a node.
 _OF_THE_CLUSTER = re.compile(r"(?:cni|flannel|veth|kube-|nodelocaldns|tunl|cali|cilium|lxc|weave)")
 # Each is a process of about 100 MB on the controller.
 _MOST_FORKS = 100
-# Of the collection kubernetes.core.
+# The version of the Python package that kubernetes.core needs.
 _KUBERNETES_PACKAGE = "24.2.0"
 
 
 def networks(cluster: Cluster) -> Iterator[Problem]:
-    """What the networks of the cluster, which are right by themselves, have in common with those of the hosts."""
+    """Check the cluster's networks, each of which is valid, against each other and those of the hosts."""
     names = ("cluster_pod_network", "cluster_service_network")
     parsed = {name: ipaddress.IPv4Network(cluster.settings[name]) for name in names}
     nodes = {str(reading.settings["node_address"]) for reading in cluster.read}
@@ -48,7 +48,7 @@ def _overlaps(reading: Reading, parsed: dict[str, ipaddress.IPv4Network], nodes:
 
 
 def _host_networks(reading: Reading, nodes: set[str]) -> Iterator[tuple[ipaddress.IPv4Network, str]]:
-    """The networks that a host reaches by itself, without those of the pod network."""
+    """Yield the networks that a host reaches without the pod network."""
     for route in reading.facts["routes"]:
         by_cluster = _OF_THE_CLUSTER.match(route["interface"]) or route["gateway"] in nodes
         if route["destination"] != "default" and not by_cluster:
@@ -101,7 +101,7 @@ def unique_addresses(cluster: Cluster) -> Iterator[Problem]:
 
 
 def _own_addresses(readings: list[Reading]) -> dict[str, str]:
-    """Return an address for each of the hosts that only this one has, empty if one of them has none."""
+    """Return one address for each host that no other host has, empty if a host has none."""
     have = {
         reading.host: [
             entry["address"]
@@ -121,13 +121,13 @@ def _own_addresses(readings: list[Reading]) -> dict[str, str]:
 
 
 def left_out_control_plane(cluster: Cluster) -> Iterator[Problem]:
-    """A run that forms the cluster, but without the host that it begins with."""
+    """Check that a run that forms the cluster includes the control plane."""
     if cluster.settings.get("forms_cluster"):
         yield from _left_out(cluster)
 
 
 def left_out_of_check(cluster: Cluster) -> Iterator[Problem]:
-    """The same for a run that only checks hosts, which may be a part of them."""
+    """Check the same for a run that only checks hosts, which may be a subset."""
     if not cluster.settings.get("forms_cluster"):
         yield from _left_out(cluster)
 
@@ -145,7 +145,7 @@ def _left_out(cluster: Cluster) -> Iterator[Problem]:
 
 
 def forks(cluster: Cluster) -> Iterator[Problem]:
-    """Whether more forks would save more than half of the rounds."""
+    """Check whether more forks would at least halve the rounds of a task."""
     hosts, given = sum(not reading.left_out for reading in cluster.readings), int(cluster.settings["forks"])
     useful = min(hosts, _MOST_FORKS)
     if useful > 2 * given:
@@ -181,7 +181,7 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
         return
     middle, most, spread = median(offsets), float(cluster.settings["clock_skew_s"]), max(offsets) - min(offsets)
     for reading, offset in zip(cluster.read, offsets):
-        # With two hosts both are equally far from the middle, and both are named.
+        # Two hosts are equally far from the middle, and both are named.
         if spread > most and abs(offset - middle) >= spread / 2 - 0.001:
             ahead = "ahead of" if offset > middle else "behind"
             yield reading.problem(
@@ -194,7 +194,7 @@ def clocks(cluster: Cluster) -> Iterator[Problem]:
 
 
 def api(cluster: Cluster) -> Iterator[Problem]:
-    """Whether the host that works against the API gets there, and has what it needs. Not read: nothing is said."""
+    """Check that the host that uses the API reaches it and has what it needs; skipped if it was not read."""
     found, where = cluster.settings["api"], str(cluster.settings["api_delegate"])
     here = "this controller" if where == "localhost" else where
     if found.get("reach") in ("silent", "unreachable"):
@@ -222,24 +222,27 @@ def api(cluster: Cluster) -> Iterator[Problem]:
 
 
 def control_plane_unreached(cluster: Cluster) -> Iterator[Problem]:
-    """Workers that surely can't reach the API server."""
+    """Yield workers that certainly can't reach the API server."""
     yield from (problem for problem, sure in _unreached(cluster) if sure)
 
 
 def control_plane_silent(cluster: Cluster) -> Iterator[Problem]:
-    """Workers whose packets got no answer while there is no cluster yet: a firewall may wait for a listener."""
+    """Yield workers whose packets get no answer before there is a cluster: a firewall may wait for a listener."""
     yield from (problem for problem, sure in _unreached(cluster) if not sure)
 
 
 def _unreached(cluster: Cluster) -> Iterator[tuple[Problem, bool]]:
-    """What a refused connection shows is enough: packets reach the control plane and return."""
+    """Yield each problem of a worker that can't reach the API server, and whether that is certain.
+
+    A refused connection is enough: packets reach the control plane and return.
+    """
     first = cluster.control_plane
     api_runs = bool(first and first.finished) or cluster.settings["api"].get("reach") == "answered"
     for reading in cluster.read:
         found = reading.facts.get("api_reach") or {}
         if reading.left_out or found.get("reach") not in ("silent", "unreachable"):
             continue
-        # An address that turned out not to be the API's says nothing.
+        # A different address than the API's has no meaning here.
         if not reading.finished and found["endpoint"] != cluster.settings["api_endpoint"]:
             continue
         sure = found["reach"] == "unreachable" or api_runs or reading.finished

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rule about drop-ins of another hand, which complete the configuration that this collection writes."""
+"""Preflight's rule for containerd drop-ins that this collection does not manage, but whose settings are merged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
         return
     for conflict in conflicts.find(configuration):
-        # What others define among themselves is theirs; the later file counts.
+        # Conflicts between unmanaged files are not judged; the later file wins.
         foreign = conflict.kind == "runtime_twice" and own.isdisjoint(conflict.files)
         if conflict.level == "problem" and not foreign:
             yield reading.problem("containerd_conflict", conflict.text, listing(conflict.files), _WHY, _DO)
@@ -59,7 +59,7 @@ def drop_ins(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _of_operator(configuration: Configuration) -> set[str]:
-    """Files that name a runtime where the operator's toolkit installs it, /usr/local/nvidia/toolkit as a rule."""
+    """Return files that name a runtime in the operator's toolkit directory, usually /usr/local/nvidia/toolkit."""
     return {
         file.path
         for file in configuration.effective
@@ -68,7 +68,7 @@ def _of_operator(configuration: Configuration) -> set[str]:
 
 
 def _in_order(ours: list[Facts], reading: Reading) -> list[Facts]:
-    """The base, the drop-ins by their names, and what those import."""
+    """Return the main file, the drop-ins by name, and the files that these import."""
     base, *more = ours
     known = {file["path"] for file in ours}
     found = [*more, *(file for file in reading.facts["containerd_drop_ins"] if file["path"] not in known)]

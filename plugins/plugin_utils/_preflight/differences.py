@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which settings of an inventory a document of Kubernetes lacks, however both write the same value. Pure.
+"""Find settings of an inventory that are missing in a Kubernetes document, whatever the notation. Pure.
 
-Kubernetes writes durations as Go does (10m is 10m0s), quantities in their shortest form (1024Mi is 1Gi), and leaves
-out what is empty.
+Kubernetes writes durations as Go does (10m is 10m0s), quantities in their shortest form (1024Mi is 1Gi), and omits
+empty values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNITS = {
     "m": Fraction(60),
     "h": Fraction(3600),
 }
-# Fields that count as true when they are left out: false can't be the same as nothing there.
+# Fields that default to true: false differs from a missing field.
 _TRUE_BY_DEFAULT = frozenset(
     (
         "cgroupsPerQOS",
@@ -47,7 +47,7 @@ _TRUE_BY_DEFAULT = frozenset(
 
 
 def differences(wanted: Any, there: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Path, wanted value and value (None: there is none) of each setting of ``wanted`` that ``there`` does not have."""
+    """Yield path, wanted value and present value (None if missing) of each setting of ``wanted`` that differs."""
     if isinstance(wanted, Mapping) and isinstance(there, Mapping):
         for key, value in wanted.items():
             yield from differences(value, there.get(key), f"{path}.{key}" if path else str(key))

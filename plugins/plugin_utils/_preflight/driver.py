@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about the GPUs' driver: its version, an existing driver, Secure Boot."""
+"""Preflight's rules for the GPU driver: its version, an existing driver, Secure Boot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._driver.version import Host, fitting
 from .model import Cluster, Facts, Reading
 from .remedies import INSTEAD
 
-# Where a distribution keeps its own driver.
+# Components of a distribution's archive that contain its own driver.
 _COMPONENTS = {"Debian": ("contrib", "non-free", "non-free-firmware"), "Ubuntu": ("restricted",)}
 _ORIGINS = {
     "cuda_repository": "comes from NVIDIA's CUDA repository",
@@ -36,7 +36,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if version == AUTO:
         yield from _choice(reading, table, settings.get("driver_choice") or {})
         return
-    # An upgrade that failed may have rolled back to another one, which is then kept by asking for it.
+    # A failed upgrade may have rolled back to another version, which is kept if it is requested.
     kept = settings["nvidia_driver_upgrading"] and version == reading.facts["nvidia_driver"]["loaded_version"]
     system = reading.facts["os"]["key"]
     if settings["nvidia_driver_source"] == "distribution":
@@ -52,7 +52,7 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             f"Only versions that are known to work with the others are installed: {listing(known or table)}",
             "Choose one of these versions, or auto",
         )
-    # A distribution that is not supported is a problem of its own.
+    # An unsupported distribution is a separate problem.
     elif system not in table[version]["packages"] and known:
         yield reading.problem(
             "driver_version_not_offered",
@@ -64,10 +64,10 @@ def known_version(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _archive(reading: Reading, version: str) -> Iterator[Problem]:
-    """A version that apt does not know with the wanted modules, nor is it installed. Both kinds are built apart.
+    """Check that a version is installed or apt has it with the wanted modules; both kinds are built separately.
 
-    The lists of apt may be older than the archive: what is newer than one of theirs, of its own branch if they have any
-    of it, may be there as soon as the run has refreshed them.
+    apt's lists may be older than the archive: a version newer than those in the lists, of the same branch if they
+    contain any, may become available when the run refreshes them.
     """
     facts, modules = reading.facts, wanted_modules(reading)
     read = sorted({(str(each["version"]), str(each["modules"])) for each in facts.get("distribution_versions") or ()})
@@ -103,7 +103,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     versions = installed_versions(found) or {found["loaded_version"]} - {""}
     if settings["nvidia_driver_source"] == "operator":
-        # One that no package and no .run file has brought is the operator's own, of an earlier run.
+        # A driver from neither a package nor a .run file was installed by the operator in an earlier run.
         if found["origin"] not in ("none", "other"):
             yield reading.problem(
                 "driver_present",
@@ -119,10 +119,10 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         return
     wanted = wanted_version(reading)
     foreign = _ORIGINS.get(found["origin"]) if found["origin"] != settings["nvidia_driver_source"] else None
-    # A driver that a pod has installed belongs to no package; one of the host's packages is then unmanaged.
+    # A driver that a pod installed belongs to no package; one from the host's packages is then unmanaged.
     if settings["nvidia_driver_source"] == "daemonset":
         foreign = "comes from the host's packages" if found["packages"] else None
-    # The upgrade is what was asked for; it looks after the pods that use the driver.
+    # An upgrade may replace the driver; it handles the pods that use it.
     if foreign or (versions - {wanted} and not settings["nvidia_driver_upgrading"]):
         reason = foreign or f"is not the wanted version {wanted}"
         yield reading.problem(
@@ -136,7 +136,7 @@ def driver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def kept_modules(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """A driver of the wanted version, but with modules of the other kind: apt would not replace one by the other."""
+    """Check for a driver of the wanted version with modules of the other kind, which apt would not replace."""
     settings, found, wanted = reading.settings, reading.facts["nvidia_driver"], wanted_version(reading)
     there, planned = modules_of(found, wanted), wanted_modules(reading)
     replacing = settings["nvidia_driver_replace_foreign"] or settings["nvidia_driver_upgrading"]
@@ -155,7 +155,7 @@ def kept_modules(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _kept_driver(found: Facts) -> dict[str, str]:
-    """Only a driver that is loaded can be kept as it is."""
+    """Return the setting that keeps the loaded driver, empty if none is loaded."""
     return {"nvidia_driver_source": "preinstalled"} if found["loaded_version"] else {}
 
 
@@ -165,11 +165,11 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if not facts["secure_boot"] or not facts["gpus"] or source not in INSTALLED or loaded:
         return
     ubuntu = facts["os"]["key"].startswith("Ubuntu")
-    # Ubuntu's own modules are signed by Canonical, and the role takes them there.
+    # Canonical signs Ubuntu's own modules, which the role installs in this case.
     if ubuntu and source == "distribution":
         return
     key = facts.get("signing_key") or {}
-    # What DKMS signs with an enrolled key, the kernel loads.
+    # The kernel loads modules that DKMS signs with an enrolled key.
     if key.get("enrolled"):
         return
     certificate = key.get("certificate") or ("/var/lib/shim-signed/mok/MOK.der" if ubuntu else "/var/lib/dkms/mok.pub")
@@ -192,17 +192,17 @@ def secure_boot(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def kernel_headers(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """DKMS builds the driver's modules with them; of some kernels no apt source of the host has any."""
+    """Check for the kernel headers that DKMS needs; for some kernels, none of the host's apt sources has them."""
     facts, source = reading.facts, reading.settings["nvidia_driver_source"]
     found = facts.get("kernel_packages")
     if not found or not facts["gpus"] or source not in INSTALLED:
         return
-    # Canonical's signed modules are built already.
+    # Canonical's signed modules are already built.
     if facts["secure_boot"] and source == "distribution" and facts["os"]["key"].startswith("Ubuntu"):
         return
     if facts["nvidia_driver"]["loaded_version"] == wanted_version(reading):
         return
-    # Without an answer of apt only kernels of others are judged; the role refuses the rest as soon as apt is asked.
+    # If apt was not queried, only kernels from other sources are checked; the role checks the others later.
     asked = found.get("headers_known") is not None or foreign_kernel(str(facts["kernel"]))
     what, do = headers_problem(facts) if asked else ("", "")
     if what:
@@ -233,7 +233,7 @@ def components(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """What is known to fail: Debian's own driver, since stable updates of its kernels changed an interface."""
+    """Check for known build failures: stable kernel updates changed an interface that Debian's own driver uses."""
     facts, wanted, modules = reading.facts, wanted_version(reading), wanted_modules(reading)
     if not _from_distribution(reading) or facts["nvidia_driver"]["loaded_version"] == wanted:
         return
@@ -250,13 +250,13 @@ def does_not_build(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def wanted_version(reading: Reading) -> str:
-    """The version that a host is to have, empty where that is not decided."""
+    """Return the version that the host will have, empty if it was not decided."""
     version = str(reading.settings["nvidia_driver_version"])
     return version if version != AUTO else str((reading.settings.get("driver_choice") or {}).get("version", ""))
 
 
 def wanted_modules(reading: Reading) -> str:
-    """The kind of modules of the driver that packages will install."""
+    """Return the kind of modules of the driver that packages will install."""
     wanted = wanted_version(reading)
     return kind_for(
         devices_of(reading.facts),
@@ -267,7 +267,7 @@ def wanted_modules(reading: Reading) -> str:
 
 
 def driver_to_be(reading: Reading) -> compatibility.Driver | None:
-    """The driver that the host will have, None when that isn't known, or is no version (another rule tells)."""
+    """Return the driver that the host will have, None if unknown or invalid, which another rule reports."""
     preinstalled = reading.settings["nvidia_driver_source"] == "preinstalled"
     loaded, wanted = reading.facts["nvidia_driver"]["loaded_version"], wanted_version(reading)
     try:
@@ -277,7 +277,7 @@ def driver_to_be(reading: Reading) -> compatibility.Driver | None:
 
 
 def modules_to_be(reading: Reading) -> str:
-    """The kind of modules that the host will have, empty when that isn't known: an image or the operator decides."""
+    """Return the kind of modules that the host will have, empty if an image or the operator decides it."""
     source, setting = reading.settings["nvidia_driver_source"], str(reading.settings["nvidia_driver_modules"])
     if source == "preinstalled":
         return str(reading.facts["nvidia_driver"].get("loaded_modules") or "")
@@ -309,6 +309,6 @@ def _choice(reading: Reading, table: Facts, choice: Mapping[str, str]) -> Iterat
             "All hosts of a pool get the same version, so that jobs find the same driver on each of them"
             if able and source == "cuda_repository"
             else "A host has one driver, which must serve all its GPUs",
-            # Other advice than the remedies is about the pool.
+            # Advice without remedies is about the pool.
             choice["advice"] if able and source == "cuda_repository" else INSTEAD,
         )

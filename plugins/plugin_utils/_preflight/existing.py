@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about what a machine that is in use has already: packages, other distributions of Kubernetes.
+"""Preflight's rules for software on a host that is in use: packages, other Kubernetes distributions.
 
-What is to become of it is one setting for packages (cluster_existing_packages), and one for apt sources.
+One setting decides about packages (cluster_existing_packages), one about apt sources.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .model import Cluster, HostRule, Reading
 SETTING = "cluster_existing_packages"
 CONTAINERD, KUBERNETES, TOOLKIT = "containerd", "Kubernetes", "container toolkit"
 REFUSE, KEEP, REPLACE = "refuse", "keep", "replace"
-# Who runs containers in the same containerd.
+# Container engines that use the same containerd.
 _CONTAINER_ENGINES = ("docker-ce", "docker-ee", "moby-engine", "nvidia-docker2")
-# How each of them is removed, by what finds it on the host.
+# How to remove other distributions, by what was found on the host.
 _REMOVED_BY = {
     "k3s": "k3s-uninstall.sh or k3s-agent-uninstall.sh",
     "rke2": "rke2-uninstall.sh",
@@ -33,12 +33,12 @@ _REMOVED_BY = {
 
 
 def kept_version(installed: str, wanted: str, minimum: str, policy: str) -> str:
-    """The version that a package is to have: the installed one if it is to be kept and new enough, else the wanted."""
+    """Return the version to install: the existing one if it is kept and new enough, else the wanted one."""
     return installed if policy == KEEP and installed and _suffices(installed, minimum) else wanted
 
 
 def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Versions that are not managed. On a node of the cluster an older one is that of an earlier run."""
+    """Check unmanaged package versions. On a finished node, an older version is from an earlier run."""
     installed, policy = reading.facts["installed"], reading.settings["existing_packages"]
     if policy == REPLACE:
         return
@@ -53,7 +53,7 @@ def packages(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             continue
         if component == TOOLKIT and not reading.facts["gpus"]:
             continue
-        # What kubelet a node may have is a rule of its own.
+        # A separate rule checks the kubelet's version.
         if reading.finished and (component == KUBERNETES or not newer):
             continue
         suffices = bool(entry["minimum"]) and all(_suffices(each, entry["minimum"]) for each in other.values())
@@ -92,7 +92,7 @@ def _held(reading: Reading, names: Mapping[str, str]) -> list[str]:
 
 
 def _suffices(installed: str, minimum: str) -> bool:
-    """The package's own version counts, without epoch and revision: 5:2.3.6-1~debian.12~bookworm is 2.3.6."""
+    """Compare the version without epoch and revision: 5:2.3.6-1~debian.12~bookworm is 2.3.6."""
     return compare_versions(re.sub(r"\A[0-9]+:|[-+~].*", "", installed), minimum) >= 0
 
 

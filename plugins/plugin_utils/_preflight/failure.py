@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight about hosts that Ansible can't read, and whose Python is too new for it."""
+"""Preflight's rules for hosts that Ansible can't read, or whose Python is too new for it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .model import Cluster, Facts, Reading
 
 __all__ = ["PYTHON", "core_for_python", "failure"]
 
-# The newest Python on hosts, by release of ansible-core (its support matrix). Later releases are not judged.
+# The newest supported Python on hosts, by release of ansible-core (its support matrix). Later releases are not checked.
 _NEWEST_PYTHON = {"2.19": "3.13", "2.20": "3.14", "2.21": "3.14"}
 _IN_PYTHON = re.compile(r"python(3\.\d+)")
 _PREFIX = re.compile(r"\A(?:(?:Task|Action|Module) failed: )+")
-# What the terminal would act on, and the frame that SSH draws around a warning.
+# Terminal escape sequences, and the frame that SSH draws around a warning.
 _UNPRINTABLE = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)?|[\x00-\x1f\x7f-\x9f]|@{5,}")
-# Ansible's own words, after which those of a program begin.
+# Ansible's own text, followed by the output of a program.
 _FRAME = re.compile(r"\b(via ssh|over ssh|escalation prompt|(?:stderr|stdout) output|Error was): ")
 _DEBUG = re.compile(r"\s{0,9}debug[123]: ")
-# The first and the last characters that are read: the decisive message of a long output is mostly its last one.
+# The number of characters to read at the start and the end: the decisive message of a long output is usually the last.
 _FIRST, _LAST = 2000, 6000
-# Exit statuses of what the kernel has ended for want of memory: by way of a shell, and without.
+# Exit statuses of programs that the kernel killed because memory ran out: by way of a shell, and directly.
 _KILLED = (137, -9)
 
 
 def failure(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """What kept a host from being read, in the words of Ansible and of the programs that it runs."""
+    """Report why a host was not read, from messages of Ansible and of the programs that it runs."""
     raw = _messages(reading.failure)
     said = " ".join(_UNPRINTABLE.sub(" ", raw).split()) or "no reason given"
     core, unreachable = str(cluster.settings["ansible_core"]), bool(reading.failure.get("unreachable"))
@@ -77,7 +77,7 @@ def core_for_python(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _messages(result: Facts) -> str:
-    """Return the lines of all messages, and the exit status if it tells the cause, with control characters."""
+    """Return the lines of all messages, and the exit status if it shows the cause, with control characters."""
     words = [_PREFIX.sub("", str(result.get(key) or "")) for key in ("msg", "module_stderr", "module_stdout")]
     status = f"(exit status {result['rc']})" if result.get("rc") in _KILLED else ""
     text = "\n/\n".join(dict.fromkeys(filter(None, map(_lines, (*words, status)))))
@@ -85,7 +85,7 @@ def _messages(result: Facts) -> str:
 
 
 def _lines(text: str) -> str:
-    """The lines of a text without those that SSH prints for debugging."""
+    """Return the lines of a text without SSH's debug lines."""
     lines = (" ".join(line.split()) for line in _FRAME.sub(r"\1:\n", text).splitlines() if not _DEBUG.match(line))
     return "\n".join(filter(None, lines))
 

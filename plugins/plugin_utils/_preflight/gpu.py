@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about GPUs."""
+"""Preflight's rules for GPUs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     expected, found = reading.settings["expected_gpus"], reading.facts["gpus"]
     left_out = reading.facts["gpus_left_out"]
     passed = [gpu["address"] for gpu in left_out if gpu["driver"] == PASSED_THROUGH and not _ignored(reading, gpu)]
-    # Whoever gives the number of the others knows about them.
+    # If the expected number counts only the other GPUs, the pass-through is intended.
     if passed and (expected is None or int(expected) == len(found) + len(passed)):
         ignored = [*(reading.settings.get("ignored_gpus") or ()), *passed]
         yield replace(
@@ -81,13 +81,13 @@ def count(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def ignored(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """GPUs that are to be left out, but can't be, or that the host does not have."""
+    """Check GPUs to be left out that the host does not have or that can't be left out."""
     entries = [str(entry) for entry in reading.settings.get("ignored_gpus") or ()]
     every = [*reading.facts["gpus"], *reading.facts["gpus_left_out"]]
     named = any(gpu.get("name") for gpu in every)
     for entry in entries:
         model = address_of(entry) == "" and (named or entry.lower().startswith(("10de:", "0x")))
-        # A model may be named for all hosts, also for those without it.
+        # An entry for all hosts may name a model that this host does not have.
         if every and not model and not any(selects(entry, gpu) for gpu in every):
             others = [each for each in entries if each != entry]
             yield replace(
@@ -124,7 +124,7 @@ def _ignored(reading: Reading, gpu: Facts) -> bool:
 
 
 def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """HGX B200 and B300: their NVSwitches are not on PCI, and need more than a fabric manager."""
+    """Check HGX B200 and B300: their NVSwitches are not on PCI, and need more than a fabric manager."""
     bridges = reading.facts["nvlink_bridges"]
     gpus = sorted({_NVLINK_5[device] for device in _device_ids(reading) if device in _NVLINK_5})
     if (bridges or gpus) and reading.settings["nvidia_driver_source"] in INSTALLED:
@@ -141,7 +141,7 @@ def nvlink(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def family(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Whether one driver serves all GPUs of the host, and the one that it has or will get does."""
+    """Check that one driver supports all GPUs of the host, and that the present or planned driver does."""
     devices = _device_ids(reading)
     apart = fit.conflict(devices)
     if apart:
@@ -205,7 +205,7 @@ def _device_ids(reading: Reading) -> tuple[str, ...]:
 
 
 def decide(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """The problems of a host's driver, each with the changes after which it does not occur again."""
+    """Yield the problems of a host's driver, each with the changes that solve it."""
     own = "secure_boot", "kernel_headers_missing", "apt_components_missing", "nvlink5_unsupported", "gpu_unknown"
     other = other_distributions(
         _device_ids(reading), str(reading.facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
@@ -225,7 +225,7 @@ def decide(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _find(reading: Reading, cluster: Cluster) -> list[Problem]:
-    # Without a driver that serves the GPUs there is nothing to say about one.
+    # If no driver supports the GPUs, there is no driver to check.
     rules = _DRIVER_RULES if not fit.conflict(_device_ids(reading)) else (family, ignored)
     return list(chain.from_iterable(rule(reading, cluster) for rule in rules))
 
@@ -242,14 +242,14 @@ _DRIVER_RULES: tuple[HostRule, ...] = (
     does_not_build,
     kernel_headers,
 )
-# The newest image of the sample for each of them: NVIDIA has no others that older GPUs can run.
+# The newest image of the sample for older GPUs, newest first; NVIDIA has no others that these can run.
 _SAMPLES = tuple(
     f"nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda{tag}" for tag in ("12.5.0", "11.7.1-ubuntu20.04", "10.2")
 )
 
 
 def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Acceptance would find out in the end, after everything has been changed."""
+    """Check acceptance's image now, because acceptance would only fail after all changes."""
     image = cluster.settings["acceptance_image"]
     cuda, version = compatibility.cuda_of_image(image), driver_to_be(reading)
     if cuda is None or version is None or fit.conflict(_device_ids(reading)):
@@ -257,10 +257,10 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     found = {}
     for device in _device_ids(reading):
         known = by_device_id(device)
-        # A driver that doesn't drive the GPU is a problem of its own.
+        # A driver that does not support the GPU is a separate problem.
         if known is None or compatibility.branch_problem(known, version.branch) is None:
             verdict = compatibility.judge(cuda, version.text, device if known else None)
-            # NVIDIA's images bring the package for forward compatibility along.
+            # NVIDIA's images include the package for forward compatibility.
             if verdict.kind == compatibility.UNSUPPORTED:
                 found[verdict.reason] = verdict
     for verdict in found.values():
@@ -286,7 +286,7 @@ def check_image(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """What the PCI bus alone tells about a layout. The profiles are the driver's to know."""
+    """Check a layout as far as the PCI bus shows it. Only the driver knows the profiles."""
     declared = reading.settings["gpu_sharing"]
     gpus = reading.facts["gpus"]
     if declared.get("mode") != "mig" or not gpus:
@@ -324,7 +324,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def driver_roots(cluster: Cluster) -> Iterator[Problem]:
     found: dict[str, list[str]] = {}
     readings = [reading for reading in cluster.read if not reading.left_out and reading.facts["gpus"]]
-    # Beside drivers below / the operator knows itself where it puts one.
+    # If all other drivers are in /, the operator finds its own driver by itself.
     readings.sort(key=lambda reading: reading.settings["nvidia_driver_source"] == "operator")
     for reading in readings:
         if reading.settings["nvidia_driver_source"] != "operator" or set(found) - {"/"}:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about one host."""
+"""Preflight's rules for one host."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from . import network, packages
 from .failure import PYTHON, core_for_python
 from .model import Cluster, Facts, HostRule, Reading
 
-# kube-proxy works with either.
+# kube-proxy works with either of these.
 _PACKET_FILTERS = {"ip_tables", "nf_tables"}
-# The kubelet's DefaultEvictionHard in percent, by directory, the largest first.
+# The kubelet's DefaultEvictionHard in percent, by directory, the highest first.
 _EVICTED_BELOW = {"/var/lib/containerd": ("imagefs.available", 15), "/var/lib/kubelet": ("nodefs.available", 10)}
-# What the role host raises these limits to, if they are lower and not in host_sysctls.
+# The role host raises lower limits to these values, unless they are in host_sysctls.
 INOTIFY = {"max_user_instances": 8192, "max_user_watches": 524288}
 
 
@@ -77,7 +77,7 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     missing = {name for name, state in modules.items() if state == "missing"}
     if not missing >= _PACKET_FILTERS:
         missing -= _PACKET_FILTERS
-    # What WSL's kernel lacks, no package brings.
+    # No package adds modules to WSL's kernel.
     if missing and not _is_wsl(facts):
         names = " nor ".join(sorted(missing)) if missing == _PACKET_FILTERS else listing(sorted(missing))
         yield reading.problem(
@@ -99,12 +99,12 @@ def kernel(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _is_wsl(facts: Facts) -> bool:
-    """5.15.167.4-microsoft-standard-WSL2, 4.4.0-19041-Microsoft"""
+    """Return whether the kernel is WSL's: 5.15.167.4-microsoft-standard-WSL2, 4.4.0-19041-Microsoft."""
     return "-microsoft" in str(facts["kernel"]).lower()
 
 
 def _more_modules(facts: Facts) -> str:
-    """What brings the modules that small kernels leave out."""
+    """Return how to get the modules that minimal kernels lack."""
     release, system = facts["kernel"], facts["os"]["key"]
     if system.startswith("Ubuntu") and not release.endswith("-kvm"):
         return (
@@ -157,7 +157,7 @@ def resources(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _evictions(reading: Reading, paths: Iterable[str]) -> Iterator[Problem]:
-    """Whether the kubelet would evict pods as soon as it runs, for want of space where these paths are."""
+    """Check whether the kubelet would immediately evict pods because these paths have too little free space."""
     disks = {disk["path"]: disk for disk in reading.facts["disks"]}
     for path, (signal, percent) in _EVICTED_BELOW.items():
         least = disks[path]["total_mib"] * percent // 100 if path in paths else 0
@@ -180,7 +180,7 @@ def _mib(by_path: Facts) -> dict[str, int]:
 
 
 def _driver_is_built(reading: Reading) -> bool:
-    """Whether this collection will install a driver on the host, and not only keep the one that is there."""
+    """Return whether this collection will install a driver, rather than keep the existing one."""
     settings, driver = reading.settings, reading.facts["nvidia_driver"]
     source, version = settings["nvidia_driver_source"], str(settings["nvidia_driver_version"])
     if not reading.facts["gpus"] or source not in ("cuda_repository", "distribution"):
@@ -190,7 +190,7 @@ def _driver_is_built(reading: Reading) -> bool:
 
 
 def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    # Swap on zram lies in memory already.
+    # Swap on zram is already in memory.
     used = sum(one["used_mib"] for one in reading.facts["swaps"] if not one["name"].startswith("/dev/zram"))
     available = reading.facts["memory_available_mib"]
     if used > available:
@@ -207,7 +207,7 @@ def swap(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def inotify(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Limits that stay too low, because the inventory says so. All others are raised."""
+    """Check for limits that stay too low because the inventory sets them. All others are raised."""
     declared = reading.settings.get("sysctls") or {}
     for name, there in (reading.facts.get("inotify") or {}).items():
         wanted = str(declared.get(f"fs.inotify.{name}", ""))

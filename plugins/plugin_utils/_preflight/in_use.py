@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about what a running cluster has settled: the inventory must not change it by accident."""
+"""Preflight's rules for fixed settings of a running cluster, which the inventory must not change by accident."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from .differences import differences
 from .model import Cluster, ClusterRule, Facts, HostRule, Reading
 
 _VERSION = "cluster_kubernetes_version"
-# The one that kubeadm takes for an address without one.
+# The port that kubeadm uses for an address without one.
 _PORT = re.compile(r":6443\Z")
 _RUNTIME = "unix:///var/run/containerd/containerd.sock"
 _MANAGERS = {"device_plugin": "NVIDIA's device plugin", "gpu_operator": "the GPU Operator"}
-# By their DaemonSets.
+# DaemonSet -> network plugin.
 _NETWORK_PLUGINS = {
     "calico-node": "Calico",
     "canal": "Canal",
@@ -35,14 +35,14 @@ _NETWORK_PLUGINS = {
     "ovnkube-node": "OVN-Kubernetes",
     "kube-ovn-cni": "Kube-OVN",
 }
-# What kubeadm init settles, by variable: where ClusterConfiguration has it.
+# Settings that kubeadm init fixes: variable -> path in ClusterConfiguration.
 _SETTLED = {
     "cluster_pod_network": ("networking", "podSubnet"),
     "cluster_service_network": ("networking", "serviceSubnet"),
     "cluster_dns_domain": ("networking", "dnsDomain"),
     "cluster_api_endpoint": ("controlPlaneEndpoint",),
 }
-# By variable the document that it completes, and how a change reaches the cluster.
+# Variable -> the document that it extends, and how a change reaches the cluster.
 _DOCUMENTS = {
     "kubeadm_cluster_configuration": (
         "ClusterConfiguration",
@@ -63,7 +63,7 @@ _DOCUMENTS = {
 
 
 def control_plane(cluster: Cluster) -> Iterator[Problem]:
-    """What kubeadm_init would refuse. A silent one may come back when its kubelet and containerd are put right."""
+    """Report what kubeadm_init would refuse. An unreachable API may return when kubelet and containerd are fixed."""
     for reading, found in _found(cluster):
         if found["action"] == init_decision.REFUSE and found["api"] != init_decision.SILENT:
             yield reading.problem(
@@ -102,12 +102,12 @@ def version(cluster: Cluster) -> Iterator[Problem]:
 
 
 def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """A node that has another kubelet than the rest of its cluster, which is what the inventory wants."""
+    """Check for a node whose kubelet differs from the rest of its cluster, which the inventory matches."""
     wanted = str(cluster.settings["kubernetes_version"])
     installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
     running = [found["version"].lstrip("v") for _reading, found in _found(cluster)]
     if reading.finished and installed and installed != wanted and installed not in running:
-        # Without an answer of the API all nodes may have this one.
+        # If the API was not read, all nodes may have this version.
         nodes = {_upstream(str(each.facts["installed"].get("kubelet", ""))) for each in cluster.read if each.finished}
         known = bool(running and running[0]) or len(nodes) > 1
         yield reading.problem(
@@ -125,7 +125,7 @@ def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def settled(cluster: Cluster) -> Iterator[Problem]:
-    """Networks, names and addresses that are written down all over a cluster when it is made."""
+    """Check networks, names and addresses that are stored throughout a cluster when it is created."""
     for _reading, found in _found(cluster):
         made = _document(found, "ClusterConfiguration")
         for variable, path in _SETTLED.items():
@@ -164,7 +164,7 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
     for _reading, found in _found(cluster):
         for variable, (kind, change) in _DOCUMENTS.items():
             wanted, made = cluster.settings[variable.replace("kubeadm_", "")], _document(found, kind)
-            # Which file of name servers it takes is decided per host.
+            # The resolv.conf is chosen per host.
             wanted = {key: value for key, value in wanted.items() if key != "resolvConf"}
             for path, want, there in differences(wanted, made) if made else ():
                 yield Problem(
@@ -193,7 +193,7 @@ def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
 def pod_network(cluster: Cluster) -> Iterator[Problem]:
     plugin, backend = cluster.settings["network_plugin"], cluster.settings["flannel_backend"]
     for _reading, found in _found(cluster):
-        # Next to flannel they may be there for network policies alone.
+        # Next to flannel, other plugins may only implement network policies.
         alone = "kube-flannel-ds" not in found["daemonsets"]
         others = [_NETWORK_PLUGINS[name] for name in found["daemonsets"] if name in _NETWORK_PLUGINS and alone]
         if plugin != "external" and others:
@@ -304,7 +304,7 @@ def _at(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
 
 
 def _alike(wanted: str, there: str) -> bool:
-    """Networks by what they hold (of two IP families one is enough), addresses without the usual port."""
+    """Return whether networks (one of two IP families is enough) or addresses (the default port aside) are equal."""
     try:
         networks = [ipaddress.ip_network(part.strip(), strict=False) for part in there.split(",")]
         return ipaddress.ip_network(wanted, strict=False) in networks
@@ -317,7 +317,7 @@ def _shown(there: Any) -> str:
 
 
 def _upstream(version_of_package: str) -> str:
-    """1.36.4-1.1 is 1.36.4."""
+    """Return the upstream version of a package version: 1.36.4 for 1.36.4-1.1."""
     return re.sub(r"\A[0-9]+:|[-+~].*", "", version_of_package)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What preflight's rules have in common. Rules are pure: readings and settings in, problems out."""
+"""The data of preflight's rules. Rules are pure: readings and settings in, problems out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ Facts = Mapping[str, Any]
 class Reading:
     """One host: the result of preflight_info, or how reading it failed; ``settings`` are those of this host.
 
-    A host that is ``left_out`` of the run is there to be compared with, and is not judged by itself.
+    A host that is ``left_out`` of the run is only compared with others, and is not checked itself.
+
+    Settings that need a word: ``become`` (whether the inventory lets Ansible become root), ``proxied`` (whether the
+    host uses a proxy), ``sysctls`` (as in ``host_sysctls``), ``packages`` (by component the names, the version, and the
+    minimum that may be kept, empty for none), ``nvidia_driver_upgrading`` (whether this run changes the driver),
+    ``containerd_files`` (those that will be written, the base first, each with path, text and ``gpus``, which is true
+    for those of hosts with GPUs).
     """
 
     host: str
@@ -33,12 +39,12 @@ class Reading:
 
     @property
     def finished(self) -> bool:
-        """Whether the host is part of a cluster already, so that its own use of ports and disks is no problem."""
+        """Return whether the host is already part of a cluster, and may use its ports and disks."""
         return bool(self.facts["cluster"]["finished"])
 
 
 def readings(hosts: Facts) -> tuple[Reading, ...]:
-    """Return the readings of hosts (see the filter's documentation), without the GPUs that are to be left out."""
+    """Return the readings of hosts, by name ``facts``, ``failure`` and ``settings``, without GPUs that are left out."""
     return tuple(
         Reading(
             name,
@@ -53,7 +59,14 @@ def readings(hosts: Facts) -> tuple[Reading, ...]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All readings of a run, and the settings that hosts share (see the filter's documentation)."""
+    """All readings of a run, and the settings that hosts share, as declared.
+
+    Settings that need a word: ``api`` (the result of api_reach_info), ``gpu_manager_changing`` (whether this run
+    changes the GPU manager), ``nvidia_driver_versions`` (for each version, the distributions that have it),
+    ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum`` (``memory_mib`` and ``cpus`` of
+    ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path, the latter in addition if a driver
+    will be installed).
+    """
 
     readings: tuple[Reading, ...]
     settings: Facts
@@ -64,7 +77,7 @@ class Cluster:
 
     @property
     def control_plane(self) -> Reading | None:
-        """The control plane's reading, None unless there is exactly one control plane, and it could be read."""
+        """Return the control plane's reading, None unless there is exactly one control plane, and it was read."""
         names = self.settings["control_plane"]
         found = [reading for reading in self.read if len(names) == 1 and reading.host == names[0]]
         return found[0] if found else None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about the network of one host: ports, firewall, name, address, name servers."""
+"""Preflight's rules for the network of one host: ports, firewall, name, address, name servers."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def node_address(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """A finished host keeps its file, and is only told of one that keeps every pod from starting."""
+    """Check the resolv.conf for the kubelet. On a finished host, only a missing file is a problem."""
     found, shared = reading.facts["resolver"], cluster.settings["kubelet_configuration"].get("resolvConf")
     path = resolv_conf(found, reading.settings["resolv_conf"], shared, reading.finished)
     nameservers = found["files"].get(path)
@@ -167,7 +167,7 @@ def resolver(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _of_the_cluster(program: str) -> bool:
-    # The kernel cuts names off at 15 characters.
+    # The kernel truncates process names to 15 characters.
     return any(program == name or (len(program) == 15 and name.startswith(program)) for name in _CLUSTER_PROGRAMS)
 
 

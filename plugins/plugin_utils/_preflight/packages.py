@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules about package repositories, their keys, and packages that are in the way."""
+"""Preflight's rules for package repositories, their keys, and conflicting packages."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ...module_utils._words import listing
 from .existing import REPLACE, SETTING, kept_version
 from .model import Cluster, Facts, HostRule, Reading
 
-# What distributions call them; containerd.io can't be installed next to them.
+# Names of the distributions' packages; containerd.io can't be installed next to them.
 _FOREIGN_RUNTIMES = ("containerd", "docker.io", "runc")
-# How the settings of each repository begin.
+# Repository -> prefix of its settings.
 _SETTINGS = {
     "Kubernetes": "kubeadm",
     "containerd": "containerd",
     "NVIDIA container toolkit": "nvidia_container_toolkit",
     "NVIDIA driver": "nvidia_driver",
 }
-# By what the error says, what to do if the host uses no proxy, and if it uses one.
+# Pattern of an error -> what to do if the host uses no proxy, and if it uses one.
 _UNREAD = (
     (
         r"\b407\b|Proxy Authentication Required",
@@ -107,7 +107,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
                 "the mirror",
             )
         for conflict in repository["conflicts"]:
-            # One that names further addresses can't be turned off as a whole.
+            # A source file with other addresses can't be disabled as a whole.
             if reading.settings["existing_sources"] == "take_over" and not conflict["shared"]:
                 continue
             yield reading.problem(
@@ -124,7 +124,7 @@ def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def _is_kept(reading: Reading, package: str) -> bool:
-    """Whether another version of it is there, and is to stay."""
+    """Return whether another version of the package is installed and will be kept."""
     installed = str(reading.facts["installed"].get(package, ""))
     for entry in reading.settings["packages"].values():
         if package in entry["names"] and installed and entry["minimum"]:
@@ -135,7 +135,7 @@ def _is_kept(reading: Reading, package: str) -> bool:
 def runtimes(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     installed = reading.facts["installed"]
     foreign = [f"{package} {installed[package]}" for package in _FOREIGN_RUNTIMES if package in installed]
-    # Docker's containers would be lost with it.
+    # Docker's containers would be lost if docker.io were replaced.
     replaced = reading.settings["existing_packages"] == REPLACE and "docker.io" not in installed
     if foreign and not replaced:
         yield reading.problem(

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The problems of a run as text: in full for a file, and on one screen with every cause and its remedy. Pure.
+"""Format the problems of a run: in full for a file, and on one screen with every cause and its remedy. Pure.
 
-Equal problems of several hosts are one cause. Its texts stand for all of its hosts, so names and addresses in them,
-which differ from host to host, become HOST and ADDRESS.
+Equal problems of several hosts are one cause. Its texts apply to all its hosts, so names and addresses that differ from
+host to host are replaced by HOST and ADDRESS.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...module_utils._words import counted
 from .._progress.text import clip, columns, names, one_line
 from .access import CAUSES, UNREACHABLE, UNREADABLE
 
-# A terminal has 24 lines: the other six are for the prompt and for what the callback adds.
+# A terminal has 24 lines: the other six are for the prompt and for lines that the callback adds.
 LINES, COLUMNS = 18, 80
 _NOT_READ = frozenset({"host_unreachable", "host_unreadable"})
 _ACCESS = _NOT_READ | {cause.kind for cause in CAUSES}
@@ -33,7 +33,7 @@ _QUOTED = 60
 
 @dataclass(frozen=True)
 class Cause:
-    """A problem and its hosts, none for what concerns the whole cluster. ``messages`` differ from host to host."""
+    """A problem and its hosts, none if it concerns the whole cluster. ``messages`` differ from host to host."""
 
     hosts: tuple[str, ...]
     what: str
@@ -49,18 +49,18 @@ class Cause:
         return ", ".join(self.hosts) or "The whole cluster"
 
     def fields(self) -> Iterator[tuple[str, str]]:
-        """Yield what follows ``what``, with its name."""
+        """Yield the fields after ``what`` with their names."""
         yield from (("where", self.where), ("why", self.why), ("do", self.do))
         if self.keep:
             yield "set", self.keep
 
 
 def causes(problems: Iterable[Mapping[str, Any]]) -> list[Cause]:
-    """Return the causes of problems (see the filter preflight_problems), each at the place of its first problem."""
+    """Return the causes of problems (see the filter preflight_problems) in the order of their first problems."""
     found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
     for problem in problems:
         kind, what = str(problem.get("kind", "")), _shared(problem, "what")
-        # Messages of SSH differ in their banners, too. Only those of unrecognized causes are compared.
+        # SSH's messages also differ in banners, so only those of unrecognized causes are compared.
         what = what.partition(": ")[0] if kind in _ACCESS - _NOT_READ else what
         words = (kind, what, problem["where"], problem["why"], _shared(problem, "do"), _keep(problem))
         found.setdefault(words, []).append(problem)
@@ -85,21 +85,21 @@ def _keep(problem: Mapping[str, Any]) -> str:
 
 
 def _shared(problem: Mapping[str, Any], name: str) -> str:
-    """Return a text about one host as one about all hosts of its cause."""
+    """Return a text about one host as a text about all hosts of its cause."""
     host, text = problem["host"], str(problem[name])
     named = re.sub(rf"(?<![\w.@-]){re.escape(host)}(?![\w-])", "HOST", text) if host else text
     return _ADDRESS.sub("ADDRESS", named) if problem.get("kind") in _ACCESS else named
 
 
 def _short(what: str) -> str:
-    """Return what is wrong; if that is only that a host can't be reached or read, with the end of the message."""
+    """Return what is wrong; for a host that can't be reached or read, with the end of the message."""
     head, _colon, message = what.partition(": ")
     last = re.split(r": | / ", one_line(message).rstrip(".: "))[-1]
     return f"{head}: {last}" if head in (UNREACHABLE, UNREADABLE) and 0 < len(last) <= _QUOTED else head
 
 
 def note(answers: Mapping[str, str]) -> str:
-    """Return what became of the file of settings that keep what was found (see the filter preflight_report)."""
+    """Return a note about the file of settings that keep existing software (see the filter preflight_report)."""
     path, text = answers["path"], answers["text"].strip()
     if not text:
         return f"{path} was not written: there is no setting that keeps the existing state." if path else ""
@@ -113,12 +113,12 @@ def note(answers: Mapping[str, str]) -> str:
 
 
 def known_fields(problems: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Return the fields that every problem has, for programs."""
+    """Return only the fields that every problem has, for programs."""
     return [{name: str(problem.get(name, "")) for name in FIELDS} for problem in problems]
 
 
 def full_text(problems: Iterable[Mapping[str, Any]], noted: str = "") -> str:
-    """Return everything about all problems, for a file or a log: a paragraph for each group of hosts."""
+    """Return all problems in full, for a file or a log: a paragraph for each group of hosts."""
     found = causes(problems)
     paragraphs: dict[str, list[Cause]] = {}
     for cause in found:
@@ -136,9 +136,9 @@ def full_text(problems: Iterable[Mapping[str, Any]], noted: str = "") -> str:
 def screen(
     problems: Iterable[Mapping[str, Any]], noted: str = "", file: str = "", error: str = ""
 ) -> tuple[list[str], bool]:
-    """Return at most LINES lines of at most COLUMNS columns, and whether they leave anything out.
+    """Return at most LINES lines of at most COLUMNS columns, and whether something is left out.
 
-    file: where the full text is, or is not because of ``error``.
+    file: where the full text is, or could not be written because of ``error``.
     """
     found = causes(problems)
     ending = _wrapped(noted, "", "", False)
@@ -147,9 +147,9 @@ def screen(
         return whole, False
     end = [*([""] if ending else []), *ending]
     if error:
-        # The file could not be written, so everything is shown.
+        # The file could not be written, so show everything.
         return [*_whole(found, []), *end, f"Error while writing {file}: {clip(error, 2 * COLUMNS)}"], False
-    # A path is not broken, so that it can be copied; the terminal breaks it.
+    # A path is not wrapped, so that it can be copied; the terminal wraps it.
     end += [f"Every problem in full: {file}"] * bool(file)
     return [_headline(found), *_brief(found, LINES - 1 - _rows(end)), *end], True
 
@@ -171,7 +171,7 @@ def _whole(found: Sequence[Cause], ending: Sequence[str]) -> list[str]:
 
 
 def _brief(found: Sequence[Cause], room: int) -> list[str]:
-    """Return every cause with its remedy in ``room`` lines: the longest are shortened, or remedies left out."""
+    """Return every cause with its remedy in ``room`` lines; the longest are shortened, or remedies left out."""
     parts = []
     for cause in found:
         parts.append(_wrapped(f"{names(cause.hosts, 3) or cause.title}: {cause.short}", "", "    "))
@@ -188,22 +188,22 @@ def _brief(found: Sequence[Cause], room: int) -> list[str]:
 
 
 def _shortened(lines: list[str]) -> list[str]:
-    """Return a text without its last line, with dots in its place."""
+    """Return lines without the last one, with dots in its place."""
     *kept, last = lines[:-1] or lines
     last = last.removesuffix(" …")
     return [*kept, f"{last if len(last) <= COLUMNS - 2 else _cut(last)} …"]
 
 
 def _cut(line: str) -> str:
-    """Return a line without its last word, or cut if that word is most of the line."""
+    """Return a line without its last word, or truncated if that word is most of the line."""
     head = line.rpartition(" ")[0]
     return head if len(head) > COLUMNS // 2 else line[: COLUMNS - 2]
 
 
 def _wrapped(text: str, first: str, others: str, breaks: bool = True) -> list[str]:
-    """Return a text in lines, with words that are longer than a line broken or whole."""
+    """Return a text wrapped into lines; words longer than a line are broken or kept whole."""
     line = one_line(text)
-    # A character may take two columns: then half as many fit.
+    # Wide characters take two columns, so allow for half as many.
     width = COLUMNS if columns(line) <= len(line) else COLUMNS // 2
     words = textwrap.TextWrapper(
         width, first, others, break_on_hyphens=False, break_long_words=breaks, drop_whitespace=True
@@ -212,5 +212,5 @@ def _wrapped(text: str, first: str, others: str, breaks: bool = True) -> list[st
 
 
 def _rows(lines: Sequence[str]) -> int:
-    """Return how many rows of the terminal lines take."""
+    """Return how many terminal rows these lines need."""
     return sum(max(-(-columns(line) // COLUMNS), 1) for line in lines)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which changes of settings make a host's driver fit: those with which the rules about drivers find no problem.
+"""Find changes of settings with which the driver rules find no problem on a host.
 
-A remedy is never advice alone: each one was tried on the same rules, so that none leads to the next problem.
+Each remedy was tried with the same rules, so that it does not lead to another problem.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from .model import Cluster, Reading
 SOURCE, VERSION, MODULES = "nvidia_driver_source", "nvidia_driver_version", "nvidia_driver_modules"
 REPLACE, IGNORED = "nvidia_driver_replace_foreign", "cluster_ignored_gpus"
 IMAGE = "acceptance_image"
-# What is left to do if nothing else makes a driver fit.
+# The last resort if no change helps.
 INSTEAD = "Use a different driver, or a different GPU"
 _EXTRAS: tuple[dict[str, Any], ...] = (
     {},
     {MODULES: AUTO},
     {REPLACE: True},
     {MODULES: AUTO, REPLACE: True},
-    # Of some drivers only these build.
+    # For some drivers only these build.
     {MODULES: fit.PROPRIETARY},
 )
-# What no setting cures. A remedy of something else may leave it as it is.
+# Problems that no setting fixes, and that may remain after a remedy for another problem.
 _OF_HOST = {"secure_boot", "kernel_headers_missing"}
-# What was asked for is incomplete: no driver on the host changes that.
+# Incomplete requests, which no other driver on the host completes.
 _OF_REQUEST = {"driver_upgrade_without_version"}
-# What a person does on the host, by the problem that this ends.
+# Problem -> what a person can do on the host to fix it.
 _BY_HAND: dict[str, Callable[[Reading], tuple[str, str]]] = {
     "secure_boot": lambda reading: (
         "signing_key",
@@ -54,7 +54,7 @@ Try = Callable[[Mapping[str, Any]], list[Remedy]]
 
 
 def remedies(reading: Reading, cluster: Cluster, problem: Problem, find: Find) -> tuple[Remedy, ...]:
-    """Return what makes a problem of a host's driver go away, the best one first; ``find`` applies all rules."""
+    """Return the remedies for a problem of a host's driver, the best one first; ``find`` applies all rules."""
     kinds = {each.kind for each in find(reading, cluster)}
     found: tuple[Remedy, ...] = ()
     for left in dict.fromkeys((frozenset(), frozenset(kinds & _OF_HOST) - {problem.kind})):
@@ -65,7 +65,7 @@ def remedies(reading: Reading, cluster: Cluster, problem: Problem, find: Find) -
 
 
 def apply_settings(reading: Reading, cluster: Cluster, settings: Mapping[str, Any]) -> Reading:
-    """Return the reading with other settings, and with the version that ``auto`` then means on this host alone."""
+    """Return the reading with other settings, and with the version that ``auto`` then means for this host alone."""
     own = {key.removeprefix("cluster_"): value for key, value in settings.items()}
     now = {**reading.settings, **own}
     result = replace(reading, settings=now, facts=fit.with_gpus_left_out(reading.facts, now.get("ignored_gpus") or ()))
@@ -86,7 +86,7 @@ def apply_settings(reading: Reading, cluster: Cluster, settings: Mapping[str, An
 
 
 def describe_remedies(found: Sequence[Remedy], more: str = "") -> str:
-    """Return the remedies as a sentence, followed by what else can be done."""
+    """Return the remedies as a sentence, followed by other possible actions."""
     parts = [*map(_describe, found), *([more] if more else [])]
     text = "; or ".join(parts)
     return text[:1].upper() + text[1:]
@@ -124,7 +124,7 @@ def _all(reading: Reading, cluster: Cluster, kind: str, find: Find, left: frozen
 def _accepted(
     reading: Reading, cluster: Cluster, find: Find, left: frozenset[str], settings: Mapping[str, Any]
 ) -> list[Remedy]:
-    """Try a change of a host's settings, and return it as a remedy if only problems of the kinds ``left`` remain."""
+    """Try changed settings of a host, and return them as a remedy if only problems of the kinds ``left`` remain."""
     changes = _different(reading, settings)
     if not changes:
         return []
@@ -133,7 +133,7 @@ def _accepted(
 
 
 def _by_settings(reading: Reading, cluster: Cluster, accepted: Try, settings: Mapping[str, Any]) -> Iterator[Remedy]:
-    """The least change for each source of packages, the present source first."""
+    """Yield the smallest change for each package source, the present source first."""
     sources = dict.fromkeys([str(reading.settings[SOURCE]), "cuda_repository", "distribution"])
     gpus = fit.with_gpus_left_out(reading.facts, settings.get(IGNORED) or reading.settings.get("ignored_gpus") or ())
     for source in sources:
@@ -145,7 +145,7 @@ def _by_settings(reading: Reading, cluster: Cluster, accepted: Try, settings: Ma
 
 
 def _versions(facts: Mapping[str, Any], cluster: Cluster, source: str) -> list[str]:
-    """The versions that a source has for this host, those that serve its GPUs and the newest first."""
+    """Return the versions of a source for this host: supported ones first, then newest first."""
     system, table = str(facts["os"]["key"]), cluster.settings["nvidia_driver_versions"]
     if source == "cuda_repository":
         versions = available(system, table)

@@ -1,12 +1,12 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""From the events of a run to phases and progress. Pure: what time it is stands in the events.
+"""Turn the events of a run into phases and progress. Pure: times come from the events.
 
-An event is a dictionary as ansible-runner hands it over: ``event``, ``created`` (ISO 8601, or seconds since 1970) and
-``event_data`` with ``play``, ``role``, ``task``, ``host`` and ``res``. The callback plugin makes the same dictionaries
-from its calls. A phase is a play; where a play has several roles, each further one is a phase of its own. Titles are
-the names of the plays and roles, so that none can lack one.
+An event is a dictionary as from ansible-runner: ``event``, ``created`` (ISO 8601, or seconds since 1970) and
+``event_data`` with ``play``, ``role``, ``task``, ``host`` and ``res``. The callback plugin builds the same
+dictionaries. A phase is a play; in a play with several roles, each further role is a phase of its own. Titles are the
+names of plays and roles, so that none is missing.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .text import clock, names, one_line, said, seconds_of, what_failed
 
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 FAIL = ("fail", "ansible.builtin.fail", "ansible.legacy.fail")
-# Ansible's own first task of a role; a dependency that only has settings has no other.
+# Ansible's own first task of a role; a dependency with settings only has no other task.
 CHECKS = ("validate_argument_spec", "ansible.builtin.validate_argument_spec")
 SLOWEST = 5
 WAITS = "waits for"
-# ansible-runner's names in playbook_on_stats
+# ansible-runner's names in playbook_on_stats.
 STATS = {"dark": "unreachable", "failures": "failed"}
 ENDS = {"runner_on_ok": "ok", "runner_on_skipped": "skipped"}
 FAILURES = {"runner_on_failed": "failed", "runner_on_unreachable": "unreachable"}
 
 
 def earlier(text: str | bytes) -> dict[str, Any]:
-    """What a file says of an earlier run, empty where that can't be read: a run must not fail for want of it."""
+    """Return the stored result of an earlier run, empty if it can't be read: a run must not fail because of it."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -42,10 +42,10 @@ def earlier(text: str | bytes) -> dict[str, Any]:
 
 
 class Progress:
-    """The state of one run; `feed` takes any event, never raises, and returns the lines it is worth."""
+    """The state of one run; `feed` takes any event, never raises, and returns lines to show."""
 
     def __init__(self, before: Any = None) -> None:
-        """Begin with what `result` said of an earlier run, if there is one: it tells how many tasks to expect."""
+        """Start with the `result` of an earlier run, if there is one, which gives the expected number of tasks."""
         self.started, self.now = math.inf, 0.0
         self.play = self._number = ""
         self.phase: Phase | None = None
@@ -54,18 +54,18 @@ class Progress:
         self.ended = False
         self._failed_in: Phase | None = None
         self._task: Task | None = None
-        # Whether hosts do not wait for each other in this play; then it is one phase.
+        # Whether hosts don't wait for each other in this play, which is then one phase.
         self._free = False
         self._by_host: dict[str, Task] = {}
         self._slow: list[Task] = []
         self._shown: set[tuple[str, str]] = set()
-        # Lines of the task that runs, and the hosts that share them: shown when it ends.
+        # Lines of the present task with the hosts that share them, shown when the task ends.
         self._changed: dict[str, list[str]] = {}
         self._repeated: dict[tuple[str, str, str], list[str]] = {}
         self._names: dict[str, str] = {}
-        # What is worth reading last: messages of debug tasks with the variable progress_closing.
+        # Lines to show last: messages of debug tasks with the variable progress_closing.
         self.closing: list[Line] = []
-        # What to do after a failure, and whether what is read last explains it.
+        # What to do after a failure, and whether the closing lines explain it.
         self.next, self._explained = "", False
         earlier = before.get("phases") if isinstance(before, Mapping) else None
         found = [each for each in earlier if isinstance(each, Mapping)] if isinstance(earlier, list) else []
@@ -76,7 +76,7 @@ class Progress:
         return max(self.now - self.started, 0.0)
 
     def feed(self, event: Any) -> list[Line]:
-        """Take in one event, of whatever shape, and return what it has to tell for good."""
+        """Process an event of any shape, and return the lines to keep on the screen."""
         if not isinstance(event, Mapping):
             return []
         given = event.get("event_data")
@@ -88,7 +88,7 @@ class Progress:
             return self._play(as_text(data.get("name")) or as_text(data.get("play")), as_text(data.get("number")))
         if kind == "playbook_on_task_start":
             name = as_text(data.get("task")) or as_text(data.get("name"))
-            # Only here the name has its variables filled in.
+            # Only this event has the name with its variables filled in.
             self._names[as_text(data.get("task_uuid"))] = name
             return self._begin(name, "" if as_text(data.get("task_action")) in CHECKS else as_text(data.get("role")))
         if kind == "playbook_on_stats":
@@ -114,7 +114,7 @@ class Progress:
         return lines if known else [*lines, Line("phase", "", one_line(phase.heading))]
 
     def _phase(self, role: str) -> tuple[Phase, bool]:
-        """Return the phase of a role in this play, and whether it was seen before."""
+        """Return the phase of a role in this play, and whether it was known."""
         tasks = self._expected.get((self.play, role))
         expected = tasks if isinstance(tasks, int) else None
         of_play = [phase for phase in self.phases.values() if phase.play == self.play]
@@ -131,7 +131,7 @@ class Progress:
         return self.phases.setdefault((self.play, role), phase), known
 
     def close(self) -> list[Line]:
-        """End the task that runs, and return what its hosts have in common."""
+        """End the present task, and return the lines that its hosts share."""
         lines = [Line("changed", names(hosts), one_line(task)) for task, hosts in self._changed.items()]
         lines += [
             Line(word, names(hosts), f"{one_line(task)}: as on {first}")
@@ -148,7 +148,7 @@ class Progress:
         return lines
 
     def _note(self, task: Task) -> None:
-        """Remember how long a task took until now, if it is among those that took longest."""
+        """Record how long a task has taken if it is one of the slowest."""
         task.seconds = self.now - task.started
         others = [each for each in self._slow if each is not task]
         self._slow = sorted([*others, task], key=lambda each: -each.seconds)[:SLOWEST]
@@ -169,7 +169,7 @@ class Progress:
         for each in self.hosts.values():
             bad = next((word for word in ("unreachable", "failed") if each.counts[word]), "done")
             if self._explained and (lost or bad == "done"):
-                # One host failed for all, and the others were stopped.
+                # The failure of one host stopped the others.
                 bad = each.lost or "unfinished"
             each.state, each.task = bad, each.task if bad in ("unreachable", "failed") else ""
         return lines
@@ -242,11 +242,11 @@ class Progress:
                 self._note(task)
 
     def working(self) -> list[Host]:
-        """Return the hosts that work on a task now, those that have done so for longest first."""
+        """Return the hosts that work on a task now, those with the longest time first."""
         return sorted((h for h in self.hosts.values() if h.task and h.state == "running"), key=lambda h: h.since)
 
     def rows(self) -> list[Row]:
-        """Return a row for each host of this play that has begun, in the order in which they came."""
+        """Return a row for each active host of this play, in order of appearance."""
         waiting, rows = names([host.name for host in self.working()]), []
         for host in self.hosts.values():
             if host.phase and host.phase.play == self.play:
@@ -258,10 +258,10 @@ class Progress:
         return rows
 
     def view(self, now: float, height: int) -> list[str]:
-        """Return what the phase and its hosts do now, in at most so many lines: hosts that do the same share one.
+        """Return what the phase and its hosts do now, in at most ``height`` lines: hosts with the same task share one.
 
-        Times come first, and names of hosts that share a line have a line of their own if there is room: a narrow
-        terminal cuts the end of a line.
+        Times come first, and names of hosts that share a line have a line of their own if there is room, because a
+        narrow terminal truncates lines.
         """
         if self.phase is None or self.ended:
             return []
@@ -284,7 +284,7 @@ class Progress:
         return [*lines, *([f"  and {sum(map(len, left))} more"] if left else [])]
 
     def waiting_for(self) -> str:
-        """Say which hosts are waited for, and what they do: ``gpu1, gpu2: Install the driver (attempt 2 of 9)``."""
+        """Return the hosts that others wait for, and their tasks: ``gpu1: Install the driver (attempt 2 of 9)``."""
         groups: dict[str, list[str]] = {}
         for host in self.working():
             remark = f" ({host.attempt})" if host.attempt else ""
@@ -292,14 +292,14 @@ class Progress:
         return one_line("; ".join(f"{names(hosts)}: {task}" for task, hosts in groups.items()))
 
     def verdict(self) -> str:
-        """Say why a run did not succeed: failed, unreachable, error, or bad input: nothing was begun."""
+        """Return why a run failed: failed, unreachable, error, or bad input (nothing was started)."""
         states = {host.state for host in self.hosts.values()}
         return next(
             (word for word in ("failed", "unreachable") if word in states), "error" if self.phases else "bad input"
         )
 
     def result(self, now: float = 0.0) -> dict[str, Any]:
-        """Return the account of a run that is over as plain data. now: when it ended, if not with its last event."""
+        """Return the result of a finished run as plain data. now: when it ended, if not with its last event."""
         self.now = max(self.now, now)
         self.close()
         state = {"running": "unfinished"}
@@ -319,7 +319,7 @@ class Progress:
         }
 
     def _worked(self) -> list[Host]:
-        """Return the hosts, without the controller if a play named it only to skip its tasks."""
+        """Return the hosts, without the controller if a play only skipped its tasks."""
         hosts = list(self.hosts.values())
         kept = [h for h in hosts if h.name != "localhost" or any(n for key, n in h.counts.items() if key != "skipped")]
         return kept or hosts

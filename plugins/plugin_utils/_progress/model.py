@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What there is to know of a run while it runs: phases, hosts, tasks. Pure."""
+"""Data of a running playbook: phases, hosts, tasks. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COUNTS = ("ok", "changed", "skipped", "failed", "unreachable", "ignored", "rescu
 
 
 class Line(NamedTuple):
-    """Something that stays on the screen, of one host or several.
+    """A line that stays on the screen, of one host or several.
 
     Kinds: phase, changed, message, ignored, failed, unreachable.
     """
@@ -33,7 +33,7 @@ class Phase:
     seconds: float = 0.0
     tasks: int = 0
     changed: int = 0
-    # Of its play among all of the run, such as 3/9, where that is known.
+    # Number of the play in the run, such as 3/9, if known.
     number: str = ""
 
     @property
@@ -50,7 +50,7 @@ class Phase:
 
 
 class Row(NamedTuple):
-    """What there is to see of a host: its phase, how many of its tasks are done, what it does or waits for."""
+    """The display row of a host: its phase, the number of finished tasks, its task or what it waits for."""
 
     host: str
     phase: Phase
@@ -61,9 +61,9 @@ class Row(NamedTuple):
 
 @dataclass
 class Host:
-    """A host, and since when (seconds since 1970) it works on the task; no task: it waits for the others.
+    """A host, and since when (seconds since 1970) it works on the task; without a task it waits for the others.
 
-    lost: failed or unreachable, in a task whose failure is explained at the end of the run.
+    lost: failed or unreachable in a task whose failure is explained at the end of the run.
     """
 
     name: str

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Words for the progress of a run: durations, errors in full, the account at the end. Pure.
+"""Format the progress of a run: durations, errors in full, the final summary. Pure.
 
-Nothing here lets a control character through: what a host says must not move a person's cursor.
+Control characters are always removed: output of a host must not control the terminal.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import Any
 
 BAD = ("failed", "unreachable")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-# Printed elsewhere, or of no use in an error.
+# Keys that are printed elsewhere, or don't help in an error.
 NOISE = ("changed", "failed", "unreachable", "invocation", "warnings", "deprecations", "diff", "results")
-# What Ansible puts before a message of this collection, which is complete by itself.
+# Ansible's prefix of messages of this collection, which are complete without it.
 WRAPPED = re.compile(r"^Task failed: .*The \w+ plugin '[\w.]+' failed: (?=Error while )", re.DOTALL)
 COPIES = ("msg", "exception", "stdout_lines", "stderr_lines", "attempts", "retries", "start", "end", "delta")
 
 
 def seconds_of(created: Any, last: float) -> float:
-    """Return a time in seconds since 1970; the last one where it can't be read or lies before it."""
+    """Return a time in seconds since 1970; ``last`` if it can't be parsed or is earlier than that."""
     try:
         if isinstance(created, str):
             moment = datetime.fromisoformat(created)
@@ -40,7 +40,7 @@ def seconds_of(created: Any, last: float) -> float:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as people read it: 3.2 s, 48 s, 2 min 05 s."""
+    """Return a readable duration: 3.2 s, 48 s, 2 min 05 s."""
     if seconds < 59.5:
         return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -48,13 +48,13 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Return a running time in a column: 0:07, 12:05."""
+    """Return an elapsed time for a column: 0:07, 12:05."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}"
 
 
 def title_of(role: str) -> str:
-    """Return a role's name in words: nvidia_device_plugin is Nvidia device plugin."""
+    """Return a role's name as a title: Nvidia device plugin for nvidia_device_plugin."""
     words = role.replace("_", " ").strip()
     return words[:1].upper() + words[1:]
 
@@ -65,7 +65,7 @@ def names(hosts: Sequence[str], most: int = 4) -> str:
 
 
 def printable(text: str) -> str:
-    """Replace what a terminal would act on; line breaks and tabs stay."""
+    """Replace control characters other than line breaks and tabs."""
     return "".join(c if c.isprintable() or c in "\n\t" else " " if c == "\r" else "?" for c in text)
 
 
@@ -74,7 +74,7 @@ def one_line(text: str) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """Return as much of one line as fits into this many columns."""
+    """Return as much of a line as fits into ``width`` columns."""
     line = printable(text).replace("\n", " ").expandtabs()
     if columns(line) <= width:
         return line
@@ -88,13 +88,13 @@ def clip(text: str, width: int) -> str:
 
 
 def columns(line: str) -> int:
-    """Return how many columns of a terminal a line takes."""
+    """Return the number of terminal columns of a line."""
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in line)
     return len(line) + wide - sum(unicodedata.combining(char) > 0 for char in line)
 
 
 def what_failed(res: Mapping[Any, Any]) -> str:
-    """Return a failed result in full, the message first, everything else that is not noise below it."""
+    """Return a failed result in full: the message, then all other relevant keys."""
     censored = str(res.get("censored") or "").strip()
     if censored:
         return printable(censored)
@@ -111,7 +111,7 @@ def what_failed(res: Mapping[Any, Any]) -> str:
 
 
 def said(res: Mapping[Any, Any]) -> str:
-    """Return what a debug task wants to say, a line for each element of a list."""
+    """Return the message of a debug task, with a line for each element of a list."""
     if "msg" in res or res.get("censored"):
         message = res.get("msg", res.get("censored"))
         return printable("\n".join(map(_value, message)) if isinstance(message, (list, tuple)) else _value(message))
@@ -137,7 +137,7 @@ def indented(text: str, by: str = "    ") -> str:
 
 
 def written(kind: str, host: str, text: str, elapsed: float) -> str:
-    """Return a line of `Progress.feed` as it is shown; elapsed: seconds since the run began."""
+    """Return a line of `Progress.feed` as it is displayed; elapsed: seconds since the run began."""
     if kind == "phase":
         return f"[{clock(elapsed)}] {text}"
     if kind == "message":
@@ -148,11 +148,11 @@ def written(kind: str, host: str, text: str, elapsed: float) -> str:
 
 
 def account(result: Mapping[str, Any], check: bool = False, verbose: bool = False, then: str = "") -> list[str]:
-    """Return the account of a run, made from `Progress.result`: phases, slowest tasks, hosts, how it ended.
+    """Return the summary of a run from `Progress.result`: phases, slowest tasks, hosts, how it ended.
 
-    After a failure, which is read last, the account is short unless it is to be verbose.
+    After a failure it is short unless ``verbose``, because the failure must be easy to see.
 
-    check: it was a run in check mode; then: what to do after a failure, if not to run the same command again.
+    check: the run was in check mode; then: what to do after a failure, if not to repeat the same command.
     """
     failed, lines = any(host["state"] in BAD for host in result["hosts"].values()), []
     if verbose or not failed:
@@ -171,7 +171,7 @@ def account(result: Mapping[str, Any], check: bool = False, verbose: bool = Fals
 
 
 def _ending(result: Mapping[str, Any], check: bool, then: str) -> list[str]:
-    """Return how a run ended, and what to do next, in one sentence."""
+    """Return how a run ended and what to do next, in one sentence."""
     hosts, time = result["hosts"], duration(result["seconds"])
     unreachable, failed = (
         [one_line(name) for name, host in sorted(hosts.items()) if host["state"] == state]

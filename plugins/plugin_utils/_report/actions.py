@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is wrong in a report and what to do about it, first things first. Pure."""
+"""What is wrong in a report and what to do about it, most urgent first. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .read import Report, dictionaries, dictionary, number, text, texts
 ERROR, WARNING = "error", "warning"
 _FIELDS = ("severity", "problem", "host", "gpu", "what", "where", "why", "do")
 API_UNREAD = "api_unread"
-# An expired certificate comes first: without the API nothing else can be fixed, or even be seen.
+# An expired certificate comes first: without the API, nothing else can be fixed or even read.
 _ORDER = (
     "expired",
     "unreachable",
@@ -37,13 +37,13 @@ _ORDER = (
     "certificate",
     "aside",
 )
-# Of problems and versions in reports of older versions, which name no remedy.
+# For problems and versions in older reports, which contain no remedy.
 _OTHERWISE = f"Fix the reported problem. {PROVE}"
 
 
 @dataclass(frozen=True)
 class Action:
-    """A problem in the order of all: ``kind`` decides about its place, and its own kind is called ``problem``."""
+    """A problem with its place in the order: ``kind`` decides the place; the problem's own kind is ``problem``."""
 
     kind: str
     severity: str
@@ -55,7 +55,7 @@ class Action:
 
 
 def listed(report: Report) -> list[dict[str, str]]:
-    """Return the actions of a report that was written, or its problems if it is older than its list of actions."""
+    """Return the actions of a stored report, or its problems if it was written without a list of actions."""
     if "actions" in report:
         return [{key: text(each.get(key)) for key in _FIELDS} for each in dictionaries(report["actions"])]
     problems = map(read, dictionaries(report["problems"]))
@@ -63,7 +63,7 @@ def listed(report: Report) -> list[dict[str, str]]:
 
 
 def actions(report: Report, certificate_days: int) -> list[Action]:
-    """Everything to do, the most urgent first. Certificates count from ``certificate_days`` before they expire."""
+    """Return all actions, most urgent first; certificates that expire within ``certificate_days`` are included."""
     found = dict.fromkeys(map(_of_problem, together(dictionaries(report["problems"]))))
     found.update({Action("fewer", WARNING, each): None for each in together(dictionaries(report.get("warnings")))})
     for host, entry in report["hosts"].items():
@@ -71,7 +71,7 @@ def actions(report: Report, certificate_days: int) -> list[Action]:
     found.update(dict.fromkeys(_apt_keys(report["hosts"], certificate_days)))
     launch = launch_problems(dictionary(report.get("launch")))
     found.update({Action("launch", ERROR if is_error else WARNING, each): None for is_error, each in launch})
-    # A host that doesn't answer says it once, not for each of its GPUs.
+    # An unreachable host is one problem, not one per GPU.
     gone = {host for host, entry in report["hosts"].items() if entry.get("reachable") is False}
     kept = [each for each in found if each.kind != "unproven" or each.problem.host not in gone]
     return sorted(kept, key=lambda each: (_ORDER.index(each.kind), each.problem.host, each.problem.what))
@@ -159,7 +159,7 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
             yield _certificate(host, [name], days, "Its CA is managed outside the cluster: renew it there.")
         else:
             renewable.setdefault(max(days, -1), []).append(name)
-    # kubeadm creates most of them in the same minute, and one command renews them all.
+    # kubeadm creates most of them in the same minute, and one command renews all of them.
     for days, names in renewable.items():
         yield _certificate(host, names, days, renewal(host, names))
 
@@ -175,7 +175,7 @@ def _certificate(host: str, names: list[str], days: int, renew: str) -> Action:
 
 
 def _apt_keys(hosts: dict[str, Any], certificate_days: int) -> Iterator[Action]:
-    """Yield one line per key and date: the key is the repository's, and usually all hosts have the same one."""
+    """Yield one action per key and date: the key is the repository's, and usually the same on all hosts."""
     having: dict[tuple[str, int], list[str]] = {}
     for host, entry in hosts.items():
         for each in dictionaries(entry.get("certificates")):

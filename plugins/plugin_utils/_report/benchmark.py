@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last figures of each GPU, kept from report to report, and shown as a table. Pure."""
+"""Keep the latest figures of each GPU from report to report, and show them as a table. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _COLUMNS = ("GPU", "Memory", "bf16", "fp32", "Host to device", "PCIe under load"
 def add_result(report: Report, result: dict[str, Any]) -> Report:
     """Return the report with the result of a benchmark.
 
-    GPUs that were not measured in it keep their last figures, unless their pod failed; nodes that it did not cover keep
-    all that is known about them.
+    GPUs that were not measured keep their latest figures unless their pod failed; all figures of nodes that were not
+    included are kept.
     """
     rows, failures = dictionaries(result.get("gpus")), dictionaries(result.get("failures"))
     now = {uuid for row in (*rows, *failures) if (uuid := text(row.get("uuid")))}
@@ -44,7 +44,7 @@ def add_result(report: Report, result: dict[str, Any]) -> Report:
 
 
 def keep_figures(report: Report, before: Report) -> dict[str, Any]:
-    """Return what an earlier report has of GPUs that still exist. Of a node that is not in this one, all is kept."""
+    """Return an earlier report's figures of GPUs that still exist, and of all nodes that this report lacks."""
     found, known = _benchmark(before), _keys(report)
     if not found:
         return {}
@@ -63,7 +63,7 @@ def measured_rows(report: Report) -> list[dict[str, Any]]:
 
 
 def benchmark_tables(report: Report) -> tuple[Table, ...]:
-    """One table, none if no GPU has been measured or left out."""
+    """Return one table, or none if no GPU was measured or skipped."""
     rows, failed = measured_rows(report), _others(report, "failures")
     out = _others(report, "left_out")
     if not rows and not out and not failed:
@@ -90,7 +90,7 @@ def benchmark_tables(report: Report) -> tuple[Table, ...]:
 
 
 def _verdict(gpus: Sequence[dict[str, Any]]) -> str:
-    """What is said if no GPU failed and none is slower than its peers, as far as it has some."""
+    """Return a summary if no GPU failed and none is slower than its peers, if it has any."""
     alone = sum(not _has_peers(row) for row in gpus)
     if alone == len(gpus):
         return "No GPU had peers to compare with."
@@ -108,7 +108,7 @@ def _has_peers(row: dict[str, Any]) -> bool:
 
 
 def _others(report: Report, key: str) -> list[dict[str, Any]]:
-    """The rows of GPUs without figures, and those of nodes if the GPU is not known."""
+    """Return the rows of GPUs without figures, or of nodes if the GPU is unknown."""
     without = _keys(report) - set(map(_key, measured_rows(report)))
     return [
         row
@@ -151,7 +151,7 @@ def _name(row: dict[str, Any]) -> Cell:
 
 
 def _keys(report: Report) -> set[tuple[str, str]]:
-    """The GPUs in the report. One that was moved to another node has to be measured there."""
+    """Return the GPUs in the report by node and UUID; a GPU that was moved to another node must be measured again."""
     return {
         (node, text(device.get("uuid")))
         for node, entry in report["hosts"].items()

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How certificates of the control plane are renewed. Pure.
+"""How to renew certificates of the control plane. Pure.
 
-Kubernetes' documentation, Certificate Management with kubeadm: the kubelet stops a static pod while its manifest is not
-in its directory, and looks there at least every 20 seconds.
+Kubernetes' documentation, Certificate Management with kubeadm: the kubelet stops a static pod while its manifest is
+missing, and checks the directory at least every 20 seconds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Collection
 from ...module_utils._acceptance.problems import SITE
 
 _ALL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-# Name in kubeadm -> static pods that read it when they start. kubeconfigs of administrators are read by programs that
-# run for a moment, and so is etcd's client for health checks.
+# Name in kubeadm -> static pods that read the certificate at startup. Administrators' kubeconfigs are read by
+# short-lived programs, and so is etcd's client certificate for health checks.
 _READERS: dict[str, tuple[str, ...]] = {
     "admin.conf": (),
     "super-admin.conf": (),
@@ -33,7 +33,7 @@ _KUBERNETES = "/etc/kubernetes/"
 
 
 def renewal(host: str, names: Collection[str]) -> str:
-    """Return what to do on the control plane ``host`` for the certificates of these names."""
+    """Return how to renew the certificates with these names on the control plane ``host``."""
     which = next(iter(names)) if len(names) == 1 else "all"
     pods = sorted({pod for name in names for pod in _READERS.get(name, _ALL)})
     parts = [f"On {host}: sudo kubeadm certs renew {which}."]

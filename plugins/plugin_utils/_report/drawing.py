@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The drawing of the cluster: nodes with a problem in full, those of a fleet that are healthy by pool. Pure."""
+"""Draw the cluster: nodes with a problem in full; in a fleet, healthy nodes by pool. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .links import Links, links
 from .read import Report, dictionaries, dictionary, number, text, texts
 from .states import WORDS, count_states, gpu_state
 
-# Up to so many nodes each GPU is a tile with its words.
+# Up to this number of nodes, each GPU is a tile with text.
 FEW_NODES = 10
 _IN_FULL = ("unhealthy", "unverified")
 _WORST_FIRST = ("bad", "unknown", "warn", "ok")
@@ -25,7 +25,7 @@ _WORST_FIRST = ("bad", "unknown", "warn", "ok")
 
 @dataclass(frozen=True)
 class Slice:
-    """A MIG device. ``share`` is its number of compute slices, 1 when its profile does not tell."""
+    """A MIG device. ``share`` is its number of compute slices, 1 if its profile does not show it."""
 
     profile: str
     share: int
@@ -33,7 +33,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Tile:
-    """One GPU. ``note`` says who uses it or what is wrong, ``slices`` are its MIG devices."""
+    """A GPU. ``note`` is what uses it or what is wrong, ``slices`` are its MIG devices."""
 
     label: str
     name: str
@@ -50,7 +50,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Node:
-    """One host; ``link`` is its place in the pod network: ok, broken or unknown.
+    """A host; ``link`` is the state of its pod network: ok, broken or unknown.
 
     GPUs are ``tiles``, in a fleet only those with a problem; the others are ``dots`` (states), which ``said`` counts.
     """
@@ -110,7 +110,7 @@ def _pools(nodes: list[Node]) -> tuple[Pool, ...]:
     grouped: dict[str, list[Node]] = {}
     for node in nodes:
         grouped.setdefault(node.pool, []).append(node)
-    # Those without GPUs last.
+    # Pools without GPUs come last.
     names = sorted(grouped, key=lambda name: not any(node.dots for node in grouped[name]))
     return tuple(
         Pool(name, ", ".join([counted(len(found), "node"), *[count_states(states)][: len(states)]]), tuple(found))
@@ -175,6 +175,6 @@ def _tile(place: int, device: dict[str, Any], reachable: bool, sharing: str) -> 
 
 
 def _slice(profile: str) -> Slice:
-    """1c.3g.20gb is one compute slice of a GPU instance, 3g.20gb are three."""
+    """Parse a profile: 1c.3g.20gb is one compute slice of a GPU instance, 3g.20gb are three."""
     found = re.match(r"(\d)[cg]\.", profile)
     return Slice(profile or "MIG", max(1, int(found[1])) if found else 1)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host has, compared with what is pinned for it. Pure."""
+"""Compare a host's installed state with its pinned state. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EPOCH = re.compile(r"^\d+:")
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison; with ``drift``, ``advice`` says what to do."""
+    """A comparison; with ``drift``, ``advice`` says what to do."""
 
     component: str
     wanted: str
@@ -44,7 +44,7 @@ class Row:
 
 
 def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The hosts with the version that ``auto`` means: of the table's versions that a pool's hosts have, the newest."""
+    """Return the hosts with the version that ``auto`` means: the newest in the table that a host of the pool has."""
     pools: dict[str, list[str]] = {}
     entries = {host: {**entry, "wanted": dict(entry.get("wanted") or {})} for host, entry in hosts.items()}
     automatic = [entry for entry in entries.values() if entry["wanted"].get("driver") == AUTO]
@@ -59,7 +59,13 @@ def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def compare(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]:
-    """Versions one by one, and of the rest what differs, on a host that was read (see the filter's documentation)."""
+    """Yield all versions, and other settings that differ, of a host that was read.
+
+    ``seen`` is the result of gpu_host_info, with ``files`` for the paths of configuration files that differ. ``wanted``
+    has versions by ``packages`` and ``gpu_packages`` (on hosts with GPUs), those that are not held (``loose``), those
+    that may stay (``minimums``, ``existing``), and ``source`` and version of the ``driver``. If it is empty, nothing is
+    compared.
+    """
     if not wanted:
         return
     has_gpus = bool(seen["pci"])
@@ -78,9 +84,9 @@ def compare(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]
 
 
 def version_fits(wanted: str, found: str) -> bool:
-    """Whether the version of a package is the wanted one, given in full or without the packaging's own part.
+    """Return whether a package's version is the wanted one, given in full or without the packaging's part.
 
-    2.3.6 fits 2.3.6-1~debian.12~bookworm, and 1:2.3.6-1, but neither 2.3.60-1 nor 2.3.6.1-1.
+    2.3.6 fits 2.3.6-1~debian.12~bookworm and 1:2.3.6-1, but neither 2.3.60-1 nor 2.3.6.1-1.
     """
     bare = _EPOCH.sub("", found).removeprefix("v")
     plain = _EPOCH.sub("", wanted).removeprefix("v")
@@ -112,7 +118,7 @@ def _driver(driver: Mapping[str, Any], wanted: str) -> Iterator[Row]:
 
 
 def _kernel(kernel: Mapping[str, Any]) -> Iterator[Row]:
-    """A kernel that the next boot takes without a driver: its headers are missing, or DKMS has not built for it."""
+    """Yield kernels that would boot without a driver: headers are missing, or DKMS has not built the modules."""
     newest = kernel["newest"]
     if newest == kernel["running"] or kernel["newest_has_driver"]:
         return

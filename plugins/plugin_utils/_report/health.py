@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPU health as tables: GPUs with a problem one by one, healthy ones folded. Pure."""
+"""GPU health as tables: GPUs with a problem listed, healthy ones folded. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Gpu = tuple[str, dict[str, Any], int, dict[str, Any]]
 
 
 def unhealthy_gpus(report: Report) -> tuple[tuple[str, ...], tuple[Row, ...], str, bool]:
-    """Return columns and rows of unhealthy GPUs, the words if there are none, and whether all states are known."""
+    """Return columns and rows of unhealthy GPUs, the text if there are none, and whether all states are known."""
     gpus = list(_gpus(report))
-    # A host that was not reached is named as such, not GPU by GPU.
+    # An unreachable host is listed as such, not each of its GPUs.
     rows = [gpu for gpu in gpus if _reached(gpu) and gpu[3].get("healthy") is not True]
     rows.sort(key=lambda gpu: _word(gpu).state != "bad")
     unknown = sum(1 for gpu in gpus if not _reached(gpu))
@@ -82,7 +82,7 @@ def _node(name: str, gpus: list[Gpu]) -> Row:
 
 
 def _values(devices: list[dict[str, Any]]) -> tuple[Cell, ...]:
-    """Temperature, memory, power and ECC errors of these GPUs together; empty for what no driver reports."""
+    """Return temperature, memory, power and ECC errors of these GPUs combined; empty if no driver reports them."""
     heat = _known(devices, "temperature_c")
     span = f"{min(heat)}" if len(set(heat)) == 1 else f"{min(heat)} to {max(heat)}" if heat else ""
     used, total = _known(devices, "memory_used_mib"), _known(devices, "memory_total_mib")

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A report as JUnit XML: a suite for each host, a test case for each GPU and each problem. Pure.
 
-https://github.com/windyroad/JUnit-Schema/blob/master/JUnit.xsd. Nothing in it differs between two reports that found
-the same: no temperatures, and no time other than that of the verification.
+https://github.com/windyroad/JUnit-Schema/blob/master/JUnit.xsd. Two reports with the same findings are identical: they
+contain no temperatures, and only the time of the verification.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from .origin import verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 _PACKAGE = "gpulab.kubernetes"
-# XML 1.0 can't hold these, escaped or not.
+# Characters that XML 1.0 does not allow, even escaped.
 _INVALID = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
-# The count of a suite -> the outcome that it counts, empty for all.
+# Attribute of a suite -> the outcome that it counts, empty for all.
 _COUNTS = {"tests": "", "failures": "failure", "errors": "error", "skipped": "skipped"}
 _DETAILS = (("where", "Where"), ("why", "Why"), ("do", "Do"))
 
 
 @dataclass(frozen=True)
 class Case:
-    """``outcome`` is the element of JUnit: skipped, failure, error, or empty for a case that passed."""
+    """A test case; ``outcome`` is a JUnit element: skipped, failure, error, or empty if the case passed."""
 
     name: str
     outcome: str = ""
@@ -41,7 +41,7 @@ class Case:
 
 
 def junit(report: Report) -> str:
-    """The report as an XML document. GPUs that others use and warnings are skipped; errors fail."""
+    """Return the report as an XML document. GPUs in use and warnings are skipped; errors fail."""
     cluster, hosts = dictionary(report.get("cluster")), report["hosts"]
     name = text(cluster.get("name")) or text(cluster.get("endpoint")) or "cluster"
     actions: dict[str, list[dict[str, Any]]] = {host: [] for host in hosts}
@@ -64,7 +64,7 @@ def junit(report: Report) -> str:
 
 
 def _cases(host: dict[str, Any], actions: list[dict[str, Any]]) -> Iterator[Case]:
-    """The GPUs of a host, then its problems; an error of a known GPU is part of the GPU's case."""
+    """Yield the GPUs of a host, then its problems; an error of a known GPU is part of the GPU's case."""
     devices = dictionaries(host.get("devices"))
     errors: dict[str, list[dict[str, Any]]] = {text(device.get("uuid")): [] for device in devices}
     errors.pop("", None)
@@ -151,7 +151,7 @@ def _fill(suite: Element, cases: list[Case], classname: str, report: Report) -> 
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:
-    """What the whole report has in common; only suites have properties."""
+    """Yield properties of the whole report; only suites can have properties."""
     cluster = dictionary(report.get("cluster"))
     yield "simulated", "true" if report.get("simulated") is True else "false"
     known = {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""W&B Launch in the report: what is kept of it, how it stands in words, and what to do. Pure."""
+"""W&B Launch in the report: data to keep, text to show, and what to do. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DONE = ("Succeeded", "Failed")
 
 
 def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report keeps: ``seen`` has failure, queues, agents, jobs and hosts, see the role wandb_launch."""
+    """Return the data to keep of failure, queues, agents, jobs and hosts (see the role wandb_launch)."""
     if not seen:
         return {}
     hosts = dictionaries(seen.get("hosts"))
@@ -33,13 +33,13 @@ def kept(seen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unread(host: Mapping[str, Any]) -> dict[str, Any]:
-    """The agent of a host with Docker that did not answer, or whose module failed."""
+    """Return the agent of a Docker host that did not answer, or whose module failed."""
     trouble = f"its host could not be read: {text(host.get('msg'))}"
     return {"name": "", "namespace": text(dictionary(host.get("item")).get("host")), "alive": False, "trouble": trouble}
 
 
 def _words(launch: Mapping[str, Any]) -> list[str]:
-    """How it stands, a line for each queue, one for the agents and one for the jobs."""
+    """Return a line for each queue, one for the agents and one for the jobs."""
     lines = []
     for name, states in dictionary(launch.get("queues")).items():
         amounts = [f"{count} {state}" for state, count in dictionary(states).items()]
@@ -54,7 +54,7 @@ def _words(launch: Mapping[str, Any]) -> list[str]:
 
 
 def problems(launch: Mapping[str, Any]) -> Iterator[tuple[bool, Problem]]:
-    """What is wrong, each with whether it is an error rather than a warning."""
+    """Yield whether a problem is an error rather than a warning, and the problem."""
     if text(launch.get("failure")):
         what = f"W&B Launch could not be read: {text(launch['failure'])}"
         yield True, _problem("launch_unread", what, "Follow the advice in the message, and run the report again.")

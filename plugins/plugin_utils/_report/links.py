@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How the GPUs of one host are connected, as arcs over a row of GPUs. Pure geometry, no SVG."""
+"""Draw the connections between a host's GPUs as arcs over a row. Pure geometry, no SVG."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .read import dictionary, text, texts
 _NVLINK = re.compile(r"NV(\d+)")
 _STEP = 44
 _MARGIN = 22
-# What nvidia-smi topo -m says about paths that are no NVLink, in the words of its own legend.
+# Paths other than NVLink in nvidia-smi topo -m, as its own legend describes them.
 _PCIE = {
     "PIX": "one PCIe bridge",
     "PXB": "several PCIe bridges",
@@ -28,7 +28,7 @@ _PCIE = {
 
 @dataclass(frozen=True)
 class Arc:
-    """An NVLink connection as the path of a half ellipse, with the number of its links."""
+    """An NVLink connection as the path of a half ellipse, with its number of links."""
 
     start: int
     end: int
@@ -40,9 +40,9 @@ class Arc:
 
 @dataclass(frozen=True)
 class Links:
-    """``points`` are the places of the GPUs along the row; ``words`` say the same as the drawing.
+    """``points`` are the positions of the GPUs in the row; ``words`` describe the drawing.
 
-    Without ``arcs`` there is nothing to draw: no pair has NVLinks, or all pairs have the same.
+    No ``arcs`` are drawn if no pair has NVLinks, or all pairs have the same number.
     """
 
     width: int
@@ -54,7 +54,7 @@ class Links:
 
 
 def links(topology: dict[str, Any]) -> Links | None:
-    """The connections in ``topology`` of nvidia_smi_info, None when fewer than two GPUs are known."""
+    """Return the connections in ``topology`` of nvidia_smi_info, None if fewer than two GPUs are known."""
     names = list(dict.fromkeys(texts(topology.get("gpus"))))
     if len(names) < 2:
         return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report as metrics, in Prometheus' text format. Pure.
+"""A report as metrics in Prometheus' text format. Pure.
 
 https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format
 """
@@ -49,10 +49,10 @@ _HELP = {
 
 
 def metrics(report: Report) -> str:
-    """The report as text. A value that the report does not have is left out, not reported as 0."""
+    """Return the report as text. A missing value is left out, not reported as 0."""
     cluster = dictionary(report.get("cluster"))
     common = {"cluster": text(cluster.get("name")) or text(cluster.get("endpoint"))}
-    # node_exporter refuses two samples of one name and the same labels: the worse one stays.
+    # node_exporter refuses two samples with the same name and labels: keep the worse one.
     samples: dict[str, dict[str, int]] = {name: {} for name in _HELP}
     for name, labels, value in _samples(report):
         key = _labels({**common, **labels})
@@ -96,7 +96,7 @@ def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
             labels = {"node": node, "name": text(each.get("name"))}
             labels["kind"] = "apt_key" if each.get("apt_key") is True else kind
             yield "gpulab_certificate_expiration_timestamp_seconds", labels, expires
-    # What an earlier run read of a host that does not answer says nothing about the present.
+    # Data from an earlier run of an unreachable host are not current.
     if not reachable:
         return
     for device in dictionaries(entry.get("devices")):
@@ -109,7 +109,7 @@ def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
 
 
 def _of_benchmark(row: dict[str, Any]) -> Iterator[Sample]:
-    """The figures of a GPU; those of a CPU would be taken for a slow GPU's."""
+    """Yield the figures of a GPU; those of a CPU would be mistaken for a slow GPU."""
     moment = _seconds(row.get("measured"))
     if row.get("device") != "cuda" or moment is None:
         return
@@ -132,7 +132,7 @@ def _escaped(value: str) -> str:
 
 
 def _seconds(written: Any) -> int | None:
-    """Seconds since 1970 of a time such as 2026-11-21T04:00:00Z, None for anything else."""
+    """Return seconds since 1970 for a time such as 2026-11-21T04:00:00Z, None for anything else."""
     try:
         moment = datetime.fromisoformat(text(written).replace("Z", "+00:00"))
         return int((moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp())

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a report comes from: the name of its cluster, the version of this collection, the runs before it."""
+"""The origin of a report: the cluster's name, the version of this collection, earlier runs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .states import count_gpus
 
 RUNS = 10
 COUNTS = ("gpus", "proven", "in_use", "errors", "warnings")
-# Files of these names say nothing about the cluster; the directory of such a file does.
+# Generic file names; the directory's name identifies the cluster instead.
 _ANY_CLUSTER = ("hosts", "inventory", "inventories", "all")
 
 
 def cluster_name(given: str, sources: list[str]) -> str:
-    """The name that the controller has for the inventory, else one that the inventory's first file or directory has."""
+    """Return the controller's name for the inventory, else the name of the inventory's first file or directory."""
     if given or not sources or "," in sources[0]:
         return given
     path = PurePath(sources[0])
@@ -30,7 +30,7 @@ def cluster_name(given: str, sources: list[str]) -> str:
 
 
 def collection_version(root: Path) -> str:
-    """The version of the collection in ``root``, installed or checked out; empty when neither file says it."""
+    """Return the version of the collection in ``root``, installed or checked out, empty if no file contains it."""
     try:
         if (root / "MANIFEST.json").is_file():
             read = dictionary(json.loads((root / "MANIFEST.json").read_text(encoding="utf-8")))
@@ -41,7 +41,7 @@ def collection_version(root: Path) -> str:
 
 
 def origin(settings: dict[str, Any]) -> dict[str, str]:
-    """Who wrote a report: ``collection`` (its version), ``controller``, the ``inventory``, and its ``options``."""
+    """Return where a report comes from: ``collection`` (version), ``controller``, ``inventory``, its ``options``."""
     sources = texts(settings.get("inventory_sources"))
     inventory = "" if not sources or "," in sources[0] else PurePath(sources[0]).name
     return {
@@ -53,7 +53,7 @@ def origin(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def predecessor(report: Report, earlier: Any) -> dict[str, Any]:
-    """The report that this one replaces, from its text; empty if it is of another cluster, or not a report."""
+    """Return the report that this one replaces, from its text; empty if it is of another cluster or not a report."""
     try:
         before = dictionary(json.loads(earlier)) if isinstance(earlier, str) else {}
     except (ValueError, RecursionError):
@@ -63,7 +63,7 @@ def predecessor(report: Report, earlier: Any) -> dict[str, Any]:
 
 
 def history(report: Report, before: Report) -> list[dict[str, Any]]:
-    """This run and those before it, the last first."""
+    """Return this run and those before it, newest first."""
     runs, counts = dictionaries(before.get("history")), count_gpus(report)
     gpus = {
         "gpus": sum(counts.values()),
@@ -76,11 +76,11 @@ def history(report: Report, before: Report) -> list[dict[str, Any]]:
 
 
 def severities(report: Report) -> dict[str, int]:
-    """How many errors and warnings are among what is to be done."""
+    """Return the number of errors and of warnings among the actions."""
     found = [text(each.get("severity")) for each in dictionaries(report.get("actions"))]
     return {"errors": found.count("error"), "warnings": found.count("warning")}
 
 
 def verified(report: Report) -> str:
-    """When pods ran last for a verification that still holds, empty if none did."""
+    """Return when pods last ran for a verification that is still valid, empty if none is."""
     return max((text(entry.get("proven_at")) for entry in report["hosts"].values()), default="")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report as one HTML page that needs nothing else."""
+"""Render a report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TEMPLATE = "report.html.j2"
 
 
 def render(report: Any, templates: Path) -> str:
-    """The page of a report (JSON, or read already), made of ``report.html.j2`` in ``templates``. Raises ReportError."""
-    # Ansible's own templating escapes nothing: a node's name must stay a text wherever it appears.
+    """Render a report (JSON text or parsed) with ``report.html.j2`` from ``templates``. Raises ReportError."""
+    # Ansible's own templating does not escape: a node's name must remain text everywhere.
     environment = Environment(
         loader=FileSystemLoader(templates),
         autoescape=True,

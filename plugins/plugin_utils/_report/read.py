@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Reads a report: what makes it one has to be there, the rest is taken as far as it has the expected shape. Pure."""
+"""Parse a report: required fields must be present; others are used if they have the expected type. Pure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _ADVICE = (
 
 
 class ReportError(AnsibleFilterError):  # type: ignore[misc]  # Ansible has no types.
-    """Something is no report; the text says what is wrong with it, and what to do."""
+    """A value is not a valid report; the message says what is wrong and what to do."""
 
 
 def read_report(value: Any) -> Report:
-    """The report in a JSON text, or one that is read already, as plain dictionaries and lists. Raises ReportError."""
+    """Return a report, from JSON text or parsed, as plain dictionaries and lists. Raises ReportError."""
     if isinstance(value, (str, bytes)):
         try:
             value = json.loads(value)
@@ -48,7 +48,7 @@ def read_report(value: Any) -> Report:
 
 
 def read_seen(value: Any) -> dict[str, Any]:
-    """A dictionary that Ansible hands over, plain."""
+    """Return a dictionary from Ansible without Ansible's own types."""
     found = _plain(value)
     if not isinstance(found, dict):
         raise ReportError(f"Error while completing the report: {_kind(found)} was given instead of a dictionary")
@@ -56,12 +56,12 @@ def read_seen(value: Any) -> dict[str, Any]:
 
 
 def text(value: Any) -> str:
-    """A value as a text, empty for none and for what is no single value."""
+    """Return a value as text, empty for null and for values that are not scalar."""
     return "" if value is None or isinstance(value, (dict, list, bool)) else str(value)
 
 
 def number(value: Any) -> int | None:
-    """A whole number, rounded down, None for anything else."""
+    """Return a whole number, rounded down, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return int(value) if abs(value) < 1e15 else None
@@ -80,7 +80,7 @@ def texts(value: Any) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Without Ansible's own types, which are lazy. JSON has no others than these."""
+    """Convert Ansible's own types, which are lazy. JSON has no types other than these."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):

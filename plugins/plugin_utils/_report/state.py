@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run read of the hosts, added to the report: health, versions, certificates, times. Pure."""
+"""Add what a run read from the hosts to the report: health, versions, certificates, durations. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .launch import kept
 from .origin import cluster_name, history, origin, predecessor, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
-# Of a device, what nvidia_smi_info tells and the report keeps; null stays null.
+# The fields of a device from nvidia_smi_info to keep in the report; null stays null.
 _DEVICE = (
     "index",
     "pci_bus_id",
@@ -27,16 +27,22 @@ _DEVICE = (
     "power_limit_w",
     "healthy",
 )
-# Of an Xid, the same.
+# The same for an Xid error.
 _XID = ("xid", "pci_bus_id", "severity", "what", "advice", "message", "count", "first", "last", "over")
 _SLICE = ("profile", "uuid", "memory_total_mib")
-# It becomes part of a command that a person copies.
+# The time stamp is part of a command that a person copies.
 _TIME_STAMP = re.compile(r"\d{8}T\d{6}\.\d{6}Z", re.ASCII)
 _CERTIFICATE = ("name", "expires", "days_left", "externally_managed")
 
 
 def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any]) -> Report:
-    """The report with what was ``seen``, by inventory name (see the filter's documentation), and what to do."""
+    """Return the report with the readings ``seen`` by inventory name, and actions.
+
+    ``seen`` is what the filter acceptance_seen returns, or has a ``failure``. ``settings`` has ``observed`` and ``now``
+    (the time as text and in seconds), ``phases`` (their starts in seconds), ``earlier_phases``, ``certificate_days``,
+    ``api_failure``, ``launch``, ``inventory_sources``, ``cluster_name``, ``controller``, ``options`` (what stands for
+    ``-i INVENTORY`` in commands), and ``earlier``, the text of the report that is replaced.
+    """
     known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
     hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
     pinned = settle({name: {"seen": said.get("installed"), "wanted": said.get("pins")} for name, said in seen.items()})
@@ -63,7 +69,7 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
 
 
 def _bare() -> dict[str, Any]:
-    """A host that no report knows yet."""
+    """Return the entry of a host that is new in the report."""
     gpus = dict.fromkeys(("expected", "nvidia_smi", "pci", "capacity", "allocatable", "proven", "in_use"), 0)
     return {"gpus": gpus, "devices": [], "problems": []}
 
@@ -104,9 +110,9 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
 
 
 def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Devices of the verification with their health, then those that the verification knows nothing of."""
+    """Return the verified devices with their health, then devices that were not verified."""
     by_uuid = {text(gpu.get("uuid")): gpu for gpu in gpus if gpu.get("uuid")}
-    # A part of a GPU is as well as its GPU.
+    # A MIG device has the health of its GPU.
     parents = {
         text(part.get("uuid")): gpu for gpu in gpus for part in dictionaries(dictionary(gpu.get("mig")).get("devices"))
     }
@@ -122,7 +128,7 @@ def _devices(devices: list[dict[str, Any]], gpus: list[dict[str, Any]]) -> list[
 
 def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
     if gpu is None:
-        # The driver was asked, and doesn't list it.
+        # The driver was read, but does not list the device.
         return {"healthy": False, "health": ["nvidia-smi does not list it"], "mig": []}
     slices = dictionaries(dictionary(gpu.get("mig")).get("devices"))
     return {
@@ -136,15 +142,15 @@ def _health(gpu: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _phases(starts: Mapping[str, Any], now: Any) -> list[dict[str, Any]]:
-    """Name -> when it began, in seconds of the clock, as a list of how long each took."""
+    """Return a list of the durations of phases, from their start times in seconds."""
     begun = sorted((float(each), name) for name, each in starts.items())
     ends = [moment for moment, _name in begun[1:]] + [float(now or 0)]
     return [{"name": name, "seconds": round(max(0.0, end - moment), 1)} for (moment, name), end in zip(begun, ends)]
 
 
 def _problems(found: list[Any], api_failure: str) -> list[Any]:
-    """The problems, with this run's trouble with the API in place of an earlier one."""
-    # Older versions named no kind; theirs was the only problem without a host.
+    """Return the problems; this run's failure to read the API replaces an earlier one."""
+    # Older versions had no kind; only this problem had no host.
     known = [(each.get("kind") or ("" if each.get("host") else API_UNREAD), each) for each in dictionaries(found)]
     kept = [each for kind, each in known if kind != API_UNREAD]
     return [*kept, api_unread(api_failure).entry()] if api_failure else kept

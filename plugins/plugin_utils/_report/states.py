@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of each GPU as the page shows it, and how many GPUs are in which state. Pure."""
+"""The state of each GPU on the page, and the number of GPUs in each state. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from ...module_utils._words import counted
 from .read import Report, dictionaries, dictionary, number, text
 
-# State -> its word. The page has a color, a pattern and a sign for each, so that no one depends on colors.
+# State -> its label. The page also uses a color, a pattern and a sign, so that colors are not required.
 WORDS = {
     "verified": "verified",
     "in_use": "in use",
@@ -23,13 +23,13 @@ WORDS = {
     "missing": "not found",
     "unknown": "unknown",
 }
-# States of a report that a GPU keeps on the page.
+# State in a report -> state on the page, if the GPU is healthy.
 _KEPT = {"proven": "verified", "in_use": "in_use"}
 
 
 @dataclass(frozen=True)
 class Share:
-    """How many GPUs are in a state."""
+    """The number of GPUs in a state."""
 
     state: str
     number: int
@@ -45,7 +45,7 @@ def gpu_state(device: Mapping[str, Any], reachable: bool) -> str:
 
 
 def count_gpus(report: Report) -> dict[str, int]:
-    """Return the number of GPUs in each state. Together they are all GPUs, including those that hosts lack."""
+    """Return the number of GPUs in each state; the total includes GPUs that hosts lack."""
     counts: Counter[str] = Counter()
     for entry in report["hosts"].values():
         reachable = entry.get("reachable") is not False
@@ -57,7 +57,7 @@ def count_gpus(report: Report) -> dict[str, int]:
 
 
 def shares(counts: Mapping[str, int]) -> Iterator[Share]:
-    """Yield 6 of 9 GPUs verified, 2 in use, 1 unhealthy. Nothing if there are no GPUs."""
+    """Yield the shares for "6 of 9 GPUs verified, 2 in use, 1 unhealthy"; nothing without GPUs."""
     whole = sum(counts.values())
     if whole:
         good = counts.get("verified", 0)
@@ -68,7 +68,7 @@ def shares(counts: Mapping[str, int]) -> Iterator[Share]:
 
 
 def count_states(states: Sequence[str], noun: str = "GPU") -> str:
-    """8 GPUs, all verified; 8 GPUs: 7 verified, 1 in use."""
+    """Return a text such as "8 GPUs, all verified" or "8 GPUs: 7 verified, 1 in use"."""
     counts = Counter(states)
     whole = counted(len(states), noun)
     if len(counts) == 1:

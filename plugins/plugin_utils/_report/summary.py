@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What of a report is kept in the cluster: verdict and problems, bounded, without what differs each time. Pure."""
+"""The part of a report that is kept in the cluster: verdict and problems, limited, without changing values. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from .origin import severities, verified
 from .read import Report, dictionaries, dictionary, number, text
 
-# The API refuses a ConfigMap of more than 1 MiB.
+# The API refuses a ConfigMap larger than 1 MiB.
 PROBLEMS, LETTERS, MOST_BYTES = 100, 500, 256 * 1024
 _PROBLEM = ("severity", "problem", "host", "gpu", "what", "do")
 
 
 def summary(report: Report) -> dict[str, Any]:
-    """Equal for two runs that found the same: temperatures and the time of the run are left out."""
+    """Return a summary that is equal for equal findings: it contains no temperatures and no time of the run."""
     found = dictionaries(report.get("actions"))
     cluster, totals = dictionary(report.get("cluster")), dictionary(report.get("totals"))
     counts, kept = severities(report), _first(found)
@@ -33,7 +33,7 @@ def summary(report: Report) -> dict[str, Any]:
 
 
 def _first(found: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """As many of the problems as there is room for."""
+    """Return as many of the problems as fit."""
     kept, room = [], MOST_BYTES
     for each in found[:PROBLEMS]:
         short = {key: text(each.get(key))[:LETTERS] for key in _PROBLEM}

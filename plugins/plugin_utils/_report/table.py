@@ -1,19 +1,19 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a table of the page is made of."""
+"""The parts of a table on the page."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# More rows than this are not shown on the page; the JSON report has all of them.
+# The page shows no more rows than this; the JSON report has all of them.
 MOST_ROWS = 100
 
 
 @dataclass(frozen=True)
 class Cell:
-    """``state`` is ok, warn, bad, unknown, or empty for a plain text; ``codes`` are for copying, a line for each."""
+    """A cell; ``state`` is ok, warn, bad, unknown, or empty for plain text; ``codes`` are lines to copy."""
 
     text: str
     state: str = ""
@@ -35,8 +35,10 @@ class Fold:
 
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row is its header. ``words`` stand in place of a table without rows, in which everything
-    passed unless it is ``unchecked``. On a phone the rows of a ``wide`` table are shown one below the other.
+    """A table; the first cell of a row is its header.
+
+    ``words`` replace a table without rows, which means that everything passed unless it is ``unchecked``. On a phone,
+    the rows of a ``wide`` table are stacked.
     """
 
     key: str

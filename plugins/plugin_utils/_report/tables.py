@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tables of a report: what is wrong stands open, the rest is folded. Pure."""
+"""The tables of a report: problems are shown, other rows folded. Pure."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PATH_COLUMNS = ("From", "To", "Reached")
 
 
 def of(report: Report, fleet: bool) -> tuple[Table, ...]:
-    """``fleet``: there are so many hosts that healthy ones have one row each."""
+    """Return the tables; in a ``fleet``, which has many hosts, a healthy host has one row."""
     rest = (_xids(report), _versions(report), _certificates(report), _paths(report))
     return (_health(report, fleet), *benchmark_tables(report), *rest)
 
 
 def differing(report: Report) -> tuple[int, int]:
-    """How many versions are not those that are pinned, and on how many hosts."""
+    """Return how many versions differ from the pinned ones, and on how many hosts."""
     found = [
         (row.get("component"), row.get("found"), row.get("wanted"), name)
         for name, entry in report["hosts"].items()
@@ -40,7 +40,7 @@ def differing(report: Report) -> tuple[int, int]:
 
 
 def days_left(report: Report) -> int | None:
-    """Until the first certificate expires."""
+    """Return the days until the first certificate expires."""
     rows = [row for entry in report["hosts"].values() for row in dictionaries(entry.get("certificates"))]
     days = [found for found in (number(row.get("days_left")) for row in rows) if found is not None]
     return min(days, default=None)
@@ -72,7 +72,7 @@ def _health(report: Report, fleet: bool) -> Table:
 def _each(
     report: Report, rows: Callable[[str, dict[str, Any]], Iterable[tuple[Any, bool, Row]]]
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The rows of all hosts, by rank: those that matter, and the rest."""
+    """Return the rows of all hosts, sorted by rank: those with a problem, and the others."""
     found = [each for name, entry in report["hosts"].items() for each in rows(name, entry)]
     found.sort(key=lambda each: each[0])
     return tuple(row for _rank, open_, row in found if open_), tuple(row for _rank, open_, row in found if not open_)
@@ -99,7 +99,7 @@ def _xids(report: Report) -> Table:
 
 
 def _xid_rows(name: str, entry: dict[str, Any]) -> Iterator[tuple[Any, bool, Row]]:
-    """The worst first."""
+    """Yield rows, the most severe Xid error first."""
     states = {"critical": "bad", "warning": "warn"}
     order = [*states, "info"]
     for row in dictionaries(entry.get("xids")):
@@ -122,7 +122,7 @@ def _xid_rows(name: str, entry: dict[str, Any]) -> Iterator[tuple[Any, bool, Row
 
 
 def _versions(report: Report) -> Table:
-    """A row for all hosts that have the same version of a component."""
+    """Return a table with one row for all hosts that have the same version of a component."""
     hosts = report["hosts"]
     grouped: dict[tuple[int, str, str, str], list[str]] = {}
     for name, entry in hosts.items():
@@ -201,7 +201,7 @@ def _paths(report: Report) -> Table:
         for words in [("reached", "ok") if ok else ("not reached", "bad")]
     ]
     good = tuple(row for ok, row in rows if ok)
-    # Their number is the square of that of the nodes.
+    # The number of paths is quadratic in the number of nodes.
     fold = Fold(f"{counted(len(good), 'path')} that worked", _PATH_COLUMNS, good if len(paths) <= 12 else ())
     return Table(
         "network",

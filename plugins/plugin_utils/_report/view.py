@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report as the page shows it: what is drawn, and the words at the top. Pure; nothing here is HTML."""
+"""The content of a report's page: drawings, and the text at the top. Pure; no HTML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .states import Share, count_gpus, shares
 from .table import Table
 from .todo import Todo, todo
 
-# More than these are folded.
+# Further actions are folded.
 MOST_TODO = 20
 # Key, title and tables.
 Section = tuple[str, str, tuple[Table, ...]]
@@ -27,7 +27,7 @@ Section = tuple[str, str, tuple[Table, ...]]
 
 @dataclass(frozen=True)
 class Figure:
-    """A number at the top. ``state`` is ok, warn, bad or unknown."""
+    """A number at the top; ``state`` is ok, warn, bad or unknown."""
 
     value: str
     what: str
@@ -36,7 +36,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Run:
-    """One line of the history."""
+    """A line of the history."""
 
     time: str
     verdict: str
@@ -46,10 +46,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Page:
-    """``facts`` are name and value; ``contents`` are key, title and number of problems of each section.
+    """The page; ``facts`` are name and value; ``contents`` are key, title and number of problems of each section.
 
-    ``problems`` (their number) is empty if there are none; ``gpus`` together are all GPUs. ``tables`` have something to
-    show; ``quiet`` are key, title and tables of the sections that list the others.
+    ``problems`` (their number) is empty if there are none; ``gpus`` add up to all GPUs. ``tables`` show problems;
+    ``quiet`` are key, title and tables of the sections without any.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Page:
 
 
 def page(report: Report) -> Page:
-    """What to show of a report, whatever is missing in it."""
+    """Return the content of a report's page, whatever fields are missing."""
     actions = listed(report)
     drawn, every = drawing(report, actions), tables.of(report, is_fleet(report))
     shown = tuple(table for table in every if table.rows)
@@ -182,7 +182,7 @@ def _contents(
 
 
 def _history(report: Report) -> tuple[Run, ...]:
-    """Nothing when there was one run only: the page is about it."""
+    """Return the history, empty after a single run, which the whole page is about."""
     runs = dictionaries(report.get("history"))
     return tuple(map(_run, runs)) if len(runs) > 1 else ()
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Parts of a report in words: times, the pod network, who shares a GPU. Pure."""
+"""Texts in a report: times, the pod network, GPU sharing. Pure."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Phase:
 
 
 def sharing(labels: dict[str, Any]) -> str:
-    """In which way GPU feature discovery says that pods share each GPU of a node, empty when they don't."""
+    """Return how pods share a node's GPUs according to GPU feature discovery, empty if they don't."""
     strategy, replicas = text(labels.get(_SHARING)), text(labels.get(_REPLICAS))
     return f"{strategy} by {replicas}" if strategy not in ("", "none") and replicas not in ("", "0", "1") else ""
 
 
 def link_states(network: dict[str, Any]) -> dict[str, str]:
-    """Return ok or broken for each node that a path of the pod network begins or ends at.
+    """Return ok or broken for each node at an end of a path in the pod network.
 
-    A path that fails is attributed to an end that reaches no other node, if one of the two is such an end.
+    A failed path is attributed to an end that reaches no other node, if there is one.
     """
     paths = [({text(each.get("from")), text(each.get("to"))}, each.get("ok") is True) for each in _paths(network)]
     connected = {end for ends, ok in paths if ok for end in ends}
@@ -61,7 +61,7 @@ def isolation(found: dict[str, Any]) -> str:
 
 
 def phases(rows: list[dict[str, Any]]) -> tuple[tuple[Phase, ...], str]:
-    """The phases in their order, the widest bar at 100 percent, and the whole time."""
+    """Return the phases in order, the longest bar at 100 percent, and the total time."""
     told = [(text(row.get("name")), row.get("seconds")) for row in rows]
     timed = [(name, float(each)) for name, each in told if number(each) is not None and isinstance(each, (int, float))]
     longest = max((seconds for _name, seconds in timed), default=0.0) or 1.0
@@ -70,7 +70,7 @@ def phases(rows: list[dict[str, Any]]) -> tuple[tuple[Phase, ...], str]:
 
 
 def moment(written: str) -> str:
-    """2026-11-21T04:00:00Z as a person reads it, anything else as it is."""
+    """Return 2026-11-21T04:00:00Z in readable form, anything else unchanged."""
     return re.sub(r"\A(\d{4}-\d\d-\d\d)T(\d\d:\d\d):\d\d(\.\d+)?Z\Z", r"\1 \2 UTC", written)
 
 

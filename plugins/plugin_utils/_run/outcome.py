@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a run ended: the state of each host, the problems that preflight found, the report that it wrote. Pure."""
+"""How a run ended: the state of each host, the problems that preflight found, the written report. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .._preflight.access import CAUSES
 from .._preflight.problem_text import FIELDS
 from .._progress.text import one_line, printable
 
-# Name of the custom statistic in which preflight hands over what it found.
+# Name of the custom statistic in which preflight passes on its problems.
 PROBLEMS = "gpulab_preflight_problems"
-# Kinds of problems that only hosts have that do not answer, and those that others have, too.
+# Kinds of problems that only unreachable hosts have, and kinds that other hosts can have, too.
 _UNREACHABLE = {"host_unreachable", *(cause.kind for cause in CAUSES if cause.only_unreachable)}
 # Ansible reports some failures to become root as failed connections.
 _ACCESS = {cause.kind for cause in CAUSES if not cause.kind.startswith(("become_", "sudo"))}
@@ -27,19 +27,19 @@ _ON_CONTROLLER |= {"validate_argument_spec"}
 
 
 class Watch:
-    """How a run ends, read from its events; `feed` takes any event and never raises."""
+    """The outcome of a run, read from its events; `feed` takes any event and never raises."""
 
     def __init__(self) -> None:
         self.problems: tuple[dict[str, str], ...] = ()
-        # Files that the role report wrote.
+        # Files written by the role report.
         self.written: list[str] = []
-        # Hosts that did not answer at some time.
+        # Hosts that were unreachable at some point.
         self.lost: set[str] = set()
         self._answered: set[str] = set()
 
     @property
     def silent(self) -> set[str]:
-        """Hosts that were tried and never answered."""
+        """Return the hosts that were tried and never answered."""
         return self.lost - self._answered
 
     def feed(self, event: Mapping[Any, Any]) -> None:
@@ -67,12 +67,12 @@ class Watch:
 
 
 def _delegate(data: Mapping[Any, Any]) -> str:
-    """Return the host to which a task was delegated, empty if it was not; events of unreachable hosts lack it."""
+    """Return the host to which a task was delegated, empty for none; events of unreachable hosts lack it."""
     res = data.get("res")
     given = res.get("_ansible_delegated_vars") if isinstance(res, Mapping) else None
     if not isinstance(given, Mapping):
         return ""
-    # ansible-core 2.19 gives only its address.
+    # ansible-core 2.19 only has its address.
     return as_text(given.get("ansible_delegated_host")) or as_text(given.get("ansible_host"))
 
 
@@ -83,10 +83,10 @@ def read_problems(given: Any) -> tuple[dict[str, str], ...]:
 
 
 def host_states(recap: Mapping[str, str], watch: Watch, interrupted: bool) -> dict[str, str]:
-    """Return the state of each host, given the states in Ansible's recap.
+    """Return the state of each host from the states in Ansible's recap.
 
-    Preflight tries all hosts before it fails, and it fails on one host for all of them. So its problems name the hosts
-    that failed, and no other host was changed.
+    Preflight tries all hosts before it fails, and if it fails on one host, the run ends for all of them. So its
+    problems name the failed hosts, and no other host was changed.
     """
     named: dict[str, str] = {}
     for problem in watch.problems:
@@ -107,12 +107,12 @@ def host_states(recap: Mapping[str, str], watch: Watch, interrupted: bool) -> di
 
 
 def is_unreachable(problem: Mapping[str, str], lost: Collection[str]) -> bool:
-    """Return whether a problem of preflight is that its host can't be reached."""
+    """Return whether preflight's problem is that its host can't be reached."""
     return problem["kind"] in _UNREACHABLE or (problem["kind"] in _ACCESS and problem["host"] in lost)
 
 
 def failure(states: Mapping[str, str], watch: Watch) -> str:
-    """Return the status of a run that did not succeed: unreachable if nothing else failed."""
+    """Return the status of an unsuccessful run: unreachable if nothing else failed."""
     if any(not is_unreachable(problem, watch.lost) for problem in watch.problems):
         return "failed"
     if "failed" in states.values():
@@ -125,7 +125,7 @@ class Refusal(NamedTuple):
     do: str
 
 
-# Words of an ansible-playbook that refuses to start -> what to do.
+# Error text of an ansible-playbook that refuses to start -> what to do.
 _REMEDIES = (
     ("could not be found", "Give the path of a playbook, or the name of one, such as gpulab.kubernetes.site"),
     ("no hosts to target", "Give a limit that names hosts or groups of the inventory"),
@@ -137,7 +137,7 @@ _UNPARSED = re.compile(r"^\[WARNING\]: Failed to parse inventory with '\w+' plug
 
 
 def refusal(output: str) -> Refusal:
-    """Return why ansible-playbook refused to start, from what it printed."""
+    """Return why ansible-playbook refused to start, from its output."""
     text = "\n".join(printable(line).rstrip() for line in output.splitlines())
     usage, blocks = _USAGE.search(text), _BLOCK.findall(text)
     what = usage[1] if usage else one_line(" ".join(blocks)) or one_line(text) or "ansible-playbook printed no reason"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One ansible-playbook under ansible-runner, and how it is stopped so that no process is left."""
+"""Run ansible-playbook under ansible-runner, and stop it without leaving processes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-# Ansible ignores signals while it forks, so they are repeated.
+# Ansible ignores signals while it forks, so they are repeated after these seconds.
 _REPEAT = 10
-# Seconds after which an Ansible that was asked to stop is killed.
+# Seconds after which a stopped Ansible is killed.
 _GRACE = 60
 _GRACE_OF_CHILDREN = 5
 
 
 class Job:
-    """A run; ``reason`` says why it was stopped early: canceled or timeout, empty if it was not."""
+    """A run; ``reason`` is why it was stopped early: canceled or timeout, empty if it was not."""
 
     def __init__(
         self, on_event: Callable[[Mapping[str, Any]], None], cancel: Callable[[], bool] | None, timeout: float | None
@@ -35,15 +35,15 @@ class Job:
         self._asked = self._since = float("-inf")
 
     def run(self, command: list[str], settings: Mapping[str, Any]) -> tuple[int, str]:
-        """Run ansible-playbook with these arguments; return its exit status and what it printed.
+        """Run ansible-playbook with these arguments; return its exit status and its output.
 
-        Raises what the caller's own functions raised, after the end of all processes.
+        Raises exceptions of the caller's functions after all processes have ended.
         """
         from ansible_runner.interface import init_command_config
 
         handlers = {"event_handler": self._handle, "cancel_callback": self._must_end, "status_handler": self._at_status}
         self._runner = init_command_config("ansible-playbook", command, quiet=True, **handlers, **settings)
-        # Seconds between two calls of cancel_callback. Without env/settings, the setting of this name is ignored.
+        # Seconds between two calls of cancel_callback. The setting of this name only counts in env/settings.
         self._runner.config.pexpect_timeout = 1
         try:
             with self._signals_handled():
@@ -62,7 +62,7 @@ class Job:
 
     def _at_status(self, data: Mapping[str, Any], **_more: Any) -> None:
         if data.get("status") == "running":
-            # It contains the whole environment.
+            # The file contains the whole environment.
             Path(self._runner.config.artifact_dir, "command").unlink(missing_ok=True)
 
     def _handle(self, event: dict[str, Any]) -> bool:
@@ -74,7 +74,7 @@ class Job:
 
     @contextlib.contextmanager
     def _errors_kept(self) -> Iterator[None]:
-        """Stop the run if a function of the caller fails: ansible-runner would leave its process running."""
+        """Stop the run if a function of the caller raises, because ansible-runner would leave its process running."""
         try:
             yield
         except BaseException as error:
@@ -93,7 +93,7 @@ class Job:
                 os.kill(self._pid, signal.SIGINT)
 
     def _must_end(self) -> bool:
-        """Return whether ansible-runner is to kill the run; before that, it is interrupted."""
+        """Return whether ansible-runner must kill the run; before that, it is interrupted."""
         if not self.reason:
             with self._errors_kept():
                 if self._cancel and self._cancel():
@@ -111,7 +111,7 @@ class Job:
 
     @contextlib.contextmanager
     def _signals_handled(self) -> Iterator[None]:
-        """Cancel the run on SIGINT and SIGTERM; only the main thread of a program can handle signals."""
+        """Cancel the run on SIGINT and SIGTERM, which only a program's main thread can handle."""
         numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         before = {number: signal.signal(number, self._on_signal) for number in numbers}
         try:
@@ -122,7 +122,7 @@ class Job:
 
 
 def _end_processes(mark: bytes) -> None:
-    """End all processes of a run, which have this in their environment; other users' processes are left out."""
+    """End all processes of this user with ``mark``, which identifies a run, in their environment."""
     deadline, sent = time.monotonic() + _GRACE_OF_CHILDREN, signal.SIGTERM
     while found := [pid for pid in _pids() if pid != os.getpid() and _has(pid, mark)]:
         for pid in found:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of an agent and its environment, from the settings. Pure."""
+"""Build the configuration of an agent and its environment from the settings. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ...module_utils._wandb.queue import AUTHORITIES, CA_VARIABLES
 
-# Kubernetes puts the address of its API there, in a pod.
+# In a pod, Kubernetes sets this variable to the address of its API.
 _API = "$(KUBERNETES_SERVICE_HOST)"
 
 
@@ -18,7 +18,7 @@ def config(settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> 
     """Return W&B's configuration of the agent. ``settings`` are those of the filter wandb_agent_plan."""
     on_docker = settings["resource"] == "local-container"
     found: dict[str, Any] = {"max_jobs": 1 if on_docker else -1}
-    # Where the agent finds a Docker it would build images.
+    # By default, the agent builds images if it finds a Docker.
     if on_docker or settings["place"] == "host":
         found["builder"] = {"type": "noop" if on_docker else "docker"}
     found |= {**settings["config"], "entity": settings["entity"], "queues": [queue["name"] for queue in queues]}
@@ -28,10 +28,10 @@ def config(settings: Mapping[str, Any], queues: Sequence[Mapping[str, Any]]) -> 
 
 
 def environment(settings: Mapping[str, Any], load: str, api: str) -> dict[str, str]:
-    """Return everything but the key, in the order in which it is set.
+    """Return all variables other than the key in the order in which they are set.
 
     ``load`` is how images get into the cluster, ``api`` the address of the API, each empty if there is none. A pod
-    knows the API itself.
+    already has the API's address.
     """
     of_cluster = settings["resource"] == "kubernetes"
     in_pod = of_cluster and settings["place"] == "cluster"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the greatest job of a queue fits on a node, as the scheduler counts. Pure."""
+"""Whether the largest job of a queue fits on a node, as the scheduler counts. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...module_utils._json import as_mapping, as_mappings
 
 VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 _GPU = "nvidia.com/gpu"
-# What the scheduler counts, in words, and the setting.
+# Resource of the scheduler -> its name in messages, and its setting.
 _RESOURCES = {
     _GPU: ("GPUs", "the maximum of the variable gpus"),
     "cpu": ("CPUs", "cpu, or the maximum of its variable"),
@@ -29,20 +29,20 @@ _PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "gpulab.
 
 @dataclass(frozen=True)
 class PodTemplate:
-    """The specification of pods, and where it stands in the resource arguments."""
+    """The specification of pods, and its path in the resource arguments."""
 
     place: str
     spec: Mapping[str, Any]
 
     def containers(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """All containers with their places, those that run before the others, too."""
+        """Yield all containers with their paths, including init containers."""
         for key in ("containers", "initContainers"):
             for number, container in enumerate(as_mappings(self.spec.get(key))):
                 yield f"{self.place}.{key}[{number}]".lstrip("."), container
 
 
 def pod_templates(arguments: Any, place: str = "") -> Iterator[PodTemplate]:
-    """Find the specifications of pods wherever they stand: in a Job, a Pod, or a resource that has pods of its own."""
+    """Yield all pod specifications in a Job, a Pod, or any resource that contains pods."""
     if isinstance(arguments, list):
         for number, item in enumerate(arguments):
             yield from pod_templates(item, f"{place}[{number}]")
@@ -56,7 +56,7 @@ def pod_templates(arguments: Any, place: str = "") -> Iterator[PodTemplate]:
 
 
 def limit_problems(template: PodTemplate) -> Iterator[str]:
-    """Say which requests the API refuses: what is not shared must have a limit, and request as much."""
+    """Yield requests that the API refuses: extended resources need a limit that equals the request."""
     for place, container in template.containers():
         resources = container.get("resources")
         requests, limits = (_by_name(as_mapping(resources).get(key)) for key in ("requests", "limits"))
@@ -75,9 +75,9 @@ def fit_problems(
     every: Sequence[Mapping[str, Any]],
     who: str = "its jobs",
 ) -> Iterator[str]:
-    """Say what none of the nodes ``labeled`` has for the greatest pod of the queue.
+    """Yield what none of the nodes ``labeled`` has for the largest pod of the queue.
 
-    A resource that none of ``every`` node has may be offered otherwise (by DRA), or later: it is not judged.
+    A resource that no node in ``every`` has may be provided by DRA, or later, and is not judged.
     """
     refused = {objects.name(node): taint for node in labeled if (taint := _lasting_taint(node, pod))}
     nodes = [node for node in labeled if objects.name(node) not in refused]
@@ -113,20 +113,21 @@ def fit_problems(
 
 
 def _lasting_taint(node: Mapping[str, Any], pod: Mapping[str, Any]) -> str:
-    """Return a taint that keeps the pods away, or empty. Those that Kubernetes sets for a while do not count."""
+    """Return a taint that keeps the pods away, empty if none; temporary taints of Kubernetes do not count."""
     return untolerated_taint(node, pod.get("tolerations") or [], _PASSING)
 
 
 def _offered_amount(node: Mapping[str, Any], name: str) -> Fraction:
-    # GPUs that are unhealthy for a while are not allocatable.
+    # Temporarily unhealthy GPUs are not allocatable.
     amounts = node["status"].get("capacity" if _is_extended(name) else "allocatable") or {}
     return read_quantity(str(amounts.get(name, "0"))) or Fraction(0)
 
 
 def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: str) -> Fraction:
-    """Return the most of a resource that a pod may request, as Kubernetes counts (component-helpers' PodRequests).
+    """Return the maximum amount that a pod may request, as Kubernetes counts (component-helpers' PodRequests).
 
-    Containers run together. An init container runs alone, next to those before it that continue (restartPolicy Always).
+    Containers run in parallel. An init container runs alone, in addition to earlier ones that keep running
+    (restartPolicy Always).
     """
     whole = _amounts(pod).get(name)
     if whole is not None:
@@ -146,7 +147,7 @@ def _requested_amount(queue: Mapping[str, Any], pod: Mapping[str, Any], name: st
 
 
 def _amounts(part: Mapping[str, Any]) -> dict[str, Any]:
-    """What a container or pod requests; what has only a limit requests that."""
+    """Return what a container or pod requests; a limit without a request counts as the request."""
     resources = as_mapping(part.get("resources"))
     return {**_by_name(resources.get("limits")), **_by_name(resources.get("requests"))}
 
@@ -156,7 +157,7 @@ def _by_name(amounts: Any) -> dict[str, Any]:
 
 
 def _other_resources(pod: Mapping[str, Any]) -> list[str]:
-    """The resources of plugins that a pod requests, such as MIG devices, besides whole GPUs."""
+    """Return the resources of device plugins in a pod other than whole GPUs, such as MIG devices."""
     containers = [*as_mappings(pod.get("containers")), *as_mappings(pod.get("initContainers"))]
     names = {name for container in containers for name in _amounts(container)}
     return sorted(name for name in names - {_GPU} if _is_extended(name))
@@ -167,7 +168,7 @@ def _is_extended(name: str) -> bool:
 
 
 def _are_equal(limit: Any, amount: Any) -> bool:
-    """Whether both are the same amount; of those with a variable only the same text is."""
+    """Return whether amounts are equal; with a variable, only equal texts are."""
     texts = str(limit), str(amount)
     one, other = map(read_quantity, texts)
     return texts[0] == texts[1] if one is None or other is None else one == other
@@ -178,7 +179,7 @@ def _format_amount(name: str, amount: Fraction) -> str:
 
 
 def greatest_amount(queue: Mapping[str, Any], value: Any) -> Fraction:
-    """Return the greatest amount that a value can be, with any value of the variable in it."""
+    """Return the largest amount that a value can have with any value of its variable."""
     texts = [str(value)]
     if variable := VARIABLE.search(texts[0]):
         schema = queue["template_variables"].get(variable[1]) or {}

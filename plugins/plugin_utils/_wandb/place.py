@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the agent of Kubernetes' queues runs, and how images that it builds on a host reach the cluster. Pure."""
+"""Choose where the agent of Kubernetes' queues runs, and how images built on a host reach the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from ...module_utils._containerd.registry import MISSING
 from ...module_utils._kubeadm.kubeconfig import Kubeconfig, endpoint, host_port
 
 Object = Mapping[str, Any]
-# On the agent's ServiceAccount: V(cluster), or the host of the inventory.
+# Annotation of the agent's ServiceAccount: ``cluster``, or the host's name in the inventory.
 _PLACE = "gpulab.kubernetes/agent-place"
 _CLUSTER = "cluster"
-# useradd takes no more.
+# The limit of useradd.
 _LONGEST_USER = 32
 _MINIKUBE = "minikube.k8s.io/name"
 
 
 @dataclass(frozen=True)
 class Host:
-    """The host that the agent runs on: its name and addresses, Docker's version and plugins."""
+    """The host that the agent runs on: its name and addresses, versions of Docker and its plugins."""
 
     name: str
     addresses: Sequence[str]
@@ -36,7 +36,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Decision:
-    """``load`` is what launch_agent.py takes: the path of a socket, a command, or empty if nothing is loaded."""
+    """A decision; ``load`` is an argument of launch_agent.py: a socket's path, a command, or empty to load nothing."""
 
     problems: Sequence[str] = ()
     load: str = ""
@@ -98,11 +98,11 @@ def _place_problems(settings: Mapping[str, Any], accounts: Sequence[Object]) -> 
 
 
 def _image_problems(reference: str, state: str, nodes: Sequence[Object]) -> Iterator[str]:
-    # Who has no registry puts images on the nodes.
+    # Without a registry, images are loaded on the nodes.
     there = {
         name for node in nodes for image in node["status"].get("images") or [] for name in image.get("names") or []
     }
-    # A node names an image by its tag, and by its digest without a tag.
+    # A node lists an image with its tag, and separately with its digest.
     if state == MISSING and reference.partition("@")[0] not in there:
         yield (
             f"the registry has no image {reference}, which W&B does not publish for each release: set "
@@ -112,7 +112,7 @@ def _image_problems(reference: str, state: str, nodes: Sequence[Object]) -> Iter
 
 
 def _destination_problems(repository: str) -> Iterator[str]:
-    # wandb/sdk/launch/builder/docker_builder.py splits the reference of the image at its only colon.
+    # wandb/sdk/launch/builder/docker_builder.py splits the image's reference at its only colon.
     if ":" in repository:
         yield (
             f"wandb can't push to {repository}: it takes no registry with a port, and no tag: use a registry at port "
@@ -121,7 +121,7 @@ def _destination_problems(repository: str) -> Iterator[str]:
 
 
 def _choose_loading(nodes: Sequence[Object], host: Host, socket: str) -> tuple[str, str]:
-    """Return how an image gets to the only node (empty if nothing has to be loaded), and why not, or empty."""
+    """Return how to load an image on the only node (empty if not needed), and why that is impossible, or empty."""
     if len(nodes) != 1:
         return "", (
             f"images that {host.name} builds would reach only one of {len(nodes)} nodes: set "
@@ -132,12 +132,12 @@ def _choose_loading(nodes: Sequence[Object], host: Host, socket: str) -> tuple[s
     name, status = node["metadata"]["name"], node["status"]
     runtime = status["nodeInfo"]["containerRuntimeVersion"].partition(":")[0]
     if any(address["address"] in host.addresses for address in status.get("addresses") or []):
-        # Kubernetes and the builder have the same Docker.
+        # Kubernetes and the builder use the same Docker.
         if runtime == "docker":
             return "", ""
         return (socket, "") if runtime == "containerd" else ("", _unknown_runtime(name, runtime))
     if (node["metadata"].get("labels") or {}).get(_MINIKUBE):
-        # A container of the host's Docker, with the node's name. `minikube image load` does the same through SSH.
+        # A container of the host's Docker with the node's name. `minikube image load` does the same over SSH.
         programs = {"docker": "docker load", "containerd": "ctr --namespace k8s.io images import -"}
         if runtime in programs:
             return f"docker exec --interactive {name} {programs[runtime]}", ""
@@ -156,10 +156,10 @@ def _unknown_runtime(node: str, runtime: str) -> str:
 
 
 def kubeconfig(secret: Object, slices: Sequence[Object], namespace: str) -> str:
-    """Return a kubeconfig with the token of a ServiceAccount and the address under which the API announces itself.
+    """Return a kubeconfig with a ServiceAccount's token and the address that the API announces.
 
-    ``secret`` is of the type kubernetes.io/service-account-token, ``slices`` are those of the Service kubernetes.
-    Empty if one of them is not there yet.
+    ``secret`` is of the type kubernetes.io/service-account-token, ``slices`` are those of the Service kubernetes. Empty
+    if one of them does not exist yet.
     """
     data = secret.get("data") or {}
     server = server_url(slices)
@@ -171,7 +171,7 @@ def kubeconfig(secret: Object, slices: Sequence[Object], namespace: str) -> str:
 
 
 def server_name(slices: Sequence[Object]) -> str:
-    """Return the address of the API as exceptions of a proxy name it, empty if there is none."""
+    """Return the address of the API for a proxy's exceptions, empty if there is none."""
     server = server_url(slices)
     return endpoint(server)[0] if server else ""
 

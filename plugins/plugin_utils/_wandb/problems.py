@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps queues of W&B Launch from working as they are declared, before anything is changed."""
+"""What prevents queues of W&B Launch from working as declared, checked before any change."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LONGEST_NAME = 64
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the API has of it: nodes, namespaces and claims."""
+    """The cluster's nodes, namespaces and claims from the API."""
 
     nodes: Sequence[Mapping[str, Any]]
     namespaces: Sequence[Mapping[str, Any]]
     claims: Sequence[Mapping[str, Any]]
 
     def with_labels(self, selector: Mapping[str, str]) -> list[Mapping[str, Any]]:
-        """The nodes that have all of these labels."""
+        """Return the nodes with all of these labels."""
         return [
             node
             for node in self.nodes
@@ -44,7 +44,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class DockerHost:
-    """A host that runs jobs as containers: the version of its Docker, empty if none answers, and its GPUs."""
+    """A host that runs jobs as containers: its Docker's version, empty if it does not answer, and its GPUs."""
 
     version: str
     gpus: int
@@ -57,7 +57,7 @@ def problems(
     own_namespace: str,
     docker: DockerHost | None = None,
 ) -> Iterator[str]:
-    """Sentences, each with what to do. ``queues`` are as M(gpulab.kubernetes.wandb_queue) takes them."""
+    """Yield sentences, each with what to do. ``queues`` are arguments of the module wandb_queue."""
     if docker and not docker.version:
         yield "Docker does not respond on this host: run gpulab.kubernetes.docker first"
     for name, count in Counter([*(queue["name"] for queue in queues), *absent]).items():
@@ -105,7 +105,7 @@ def _queue_problems(queue: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _amounts(queue: Mapping[str, Any]) -> Any:
-    """Return the parts of a queue that say how much its jobs request."""
+    """Return the parts of a queue that determine what its jobs request."""
     if queue["resource"] != "kubernetes":
         return [queue["resource_args"].get(name) for name in ("gpus", "cpus", "memory")]
     return [
@@ -182,5 +182,5 @@ def _claim_problems(pod: Mapping[str, Any], namespace: str, cluster: Cluster) ->
 
 
 def _docker_gpus(queue: Mapping[str, Any]) -> int:
-    """The most GPUs that a container of the queue may ask for by their number."""
+    """Return the maximum number of GPUs that a container of the queue may request."""
     return int(greatest_amount(queue, queue["resource_args"].get("gpus", 0)))

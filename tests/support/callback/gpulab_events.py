@@ -1,13 +1,13 @@
-"""Writes what a play did as JSON lines to $GPULAB_EVENTS, and may end the play like a power cut.
+"""Write the events of a play as JSON lines to $GPULAB_EVENTS, and optionally kill the play like a power failure.
 
 Lines: ``{"event": "result", host, role, task, status, message}`` with status ok, changed, skipped, failed or
-unreachable; ``{"event": "execution", host, module, role, task}`` for every module run on a remote host;
-``{"event": "play", name, strategy}`` and ``{"event": "task", role, task, at}`` at the start of each play (of each batch
-of its hosts, if it has a serial) and task; ``{"event": "stats", host, ok, changed, ...}``;
-``{"event": "problem", host, what, where, why, do, kind}`` for what preflight found.
+unreachable; ``{"event": "execution", host, module, role, task}`` for every module run on a remote host; ``{"event":
+"play", name, strategy}`` and ``{"event": "task", role, task, at}`` at the start of each play (of each batch of its
+hosts, if it has a serial) and task; ``{"event": "stats", host, ok, changed, ...}``; ``{"event": "problem", host, what,
+where, why, do, kind}`` for each preflight problem.
 
-``$GPULAB_KILL_IN=role`` kills ansible-playbook with SIGKILL at the first change that this role made, or at the start of
-its second task that follows none. ``$GPULAB_KILL_AT=task name`` kills at the start of that task.
+``$GPULAB_KILL_IN=role`` kills ansible-playbook with SIGKILL at the role's first change, or, without one, at the start
+of its second task. ``$GPULAB_KILL_AT=task name`` kills it at the start of that task.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ LOCAL = {"local", "ansible.builtin.local"}
 
 
 def write(**event: Any) -> None:
-    """Append one line; workers and the main process share the file, so it is one write."""
+    """Append one line in one write, because workers and the main process share the file."""
     line = json.dumps(event, default=str) + "\n"
     try:
         descriptor = os.open(os.environ["GPULAB_EVENTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     except FileNotFoundError:
-        # Whoever keeps a lease releases it after the end of a run, when nobody reads its events any more.
+        # A lease keeper releases its lease after the end of a run, when the events are no longer read.
         return
     try:
         os.write(descriptor, line.encode())
@@ -53,7 +53,7 @@ def role_of(task: Any) -> str:
 
 
 def count_executions() -> None:
-    """Note every module that runs on a remote host; the workers inherit this by fork."""
+    """Record every module that runs on a remote host; worker processes inherit this by fork."""
     execute = ActionBase._execute_module
 
     def counted(self: Any, module_name: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Prints what preflight found in full at the end of a run, for tests of the rules."""
+"""Print the preflight problems in full at the end of a run, for tests of the rules."""
 
 from __future__ import annotations
 

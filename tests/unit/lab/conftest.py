@@ -1,4 +1,4 @@
-"""Makes the lab importable, and gives each test a cache of its own."""
+"""Make the lab importable, and give each test its own cache."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if _REPOSITORY not in sys.path:
 
 @pytest.fixture(scope="module")
 def built() -> Path:
-    """The compiled library of the simulated GPUs; its header comes from the Python package index once."""
+    """The compiled library of the simulated GPUs; its header is downloaded once from the Python package index."""
     from gpusim_probe import DRIVER
 
     from lab.depot.cache import DepotError
@@ -31,7 +31,7 @@ def built() -> Path:
 
 @pytest.fixture
 def lab_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory of the test's own."""
+    """A cache directory for this test only."""
     directory = tmp_path / "cache"
     monkeypatch.setenv("GPULAB_CACHE", str(directory))
     return directory

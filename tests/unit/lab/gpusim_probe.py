@@ -1,4 +1,4 @@
-"""Support of the tests of the simulated NVML: a scratch machine, and a probe that runs in a process of its own."""
+"""Support for tests of the simulated NVML: a scratch machine, and a probe that runs in its own process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from lab.gpusim import hardware, models
 
 DRIVER = "580.178.04"
-# What nvml.h calls these codes.
+# Return codes by their names in nvml.h.
 SUCCESS, UNINITIALIZED, INVALID, NOT_SUPPORTED = 0, 1, 2, 3
 DRIVER_NOT_LOADED, TIMEOUT, GPU_IS_LOST, VERSION_MISMATCH, UNKNOWN = 9, 10, 15, 18, 999
 
@@ -59,13 +59,13 @@ class Machine:
         }
 
     def write(self, driver: str, faults: list[dict[str, Any]] | None = None) -> None:
-        """Write the state as the simulated module and the fault switch do: into the same file."""
+        """Overwrite the state file in place, as the simulated module and the fault command do."""
         described = json.loads(hardware.render(self.gpus))
         with self.state.open("w") as file:
             json.dump({"driver": driver, "faults": faults or [], "silicon": described}, file)
 
     def run(self, script: str) -> Any:
-        """Run Python code after PRELUDE in a process of its own; its last line prints JSON."""
+        """Run Python code after PRELUDE in its own process; its last line prints JSON."""
         done = subprocess.run(
             [sys.executable, "-c", PRELUDE + script, str(self.library)],
             env={**os.environ, **self.environment},
@@ -78,7 +78,7 @@ class Machine:
 
 
 def machine(root: Path, library: Path, model: models.Model, count: int, driver: str) -> Machine:
-    """Make a machine with all its device nodes."""
+    """Create a machine with all its device nodes."""
     dev = root / "dev"
     (dev / "nvidia-caps").mkdir(parents=True)
     (dev / "nvidiactl").touch()

@@ -1,4 +1,4 @@
-"""Signed repositories: apt itself accepts them from a directory, and every sum is right."""
+"""Signed repositories: apt accepts them from a directory, and all checksums are correct."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEY = Key("https://upstream.example/gpg", "A" * 40, "never", "test", None)
 
 @pytest.fixture(scope="module")
 def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with a key, made once: that takes a while."""
+    """A cache with a key, created only once because that takes a while."""
     with pytest.MonkeyPatch.context() as patch:
         directory = tmp_path_factory.mktemp("cache")
         patch.setenv("GPULAB_CACHE", str(directory))
@@ -32,13 +32,13 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def debs(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Two packages, and the key's cache chosen."""
+    """Create two packages, and use the cache with the key."""
     monkeypatch.setenv("GPULAB_CACHE", str(key))
     return [deb.make(name, "1.0-1", out=key / "debs", files={f"/{name}": name}) for name in ("one", "two")]
 
 
 def verified(root: Path) -> bool:
-    """Say whether both signatures of a Release file are the depot's."""
+    """Return whether both signatures of a Release file are the depot's."""
     argv = ["gpgv", "--keyring", str(signing.binary(KEY))]
     inline = subprocess.run([*argv, root / "InRelease"], capture_output=True, check=False)
     detached = subprocess.run([*argv, root / "Release.gpg", root / "Release"], capture_output=True, check=False)
@@ -46,7 +46,7 @@ def verified(root: Path) -> bool:
 
 
 def update(source: str, root: Path) -> subprocess.CompletedProcess[str]:
-    """Run apt-get update with one source and nothing of this machine's own configuration."""
+    """Run apt-get update with one source and without this machine's own configuration."""
     for name in ("lists/partial", "cache/archives/partial", "etc/preferences.d", "etc/trusted.gpg.d"):
         (root / name).mkdir(parents=True)
     (root / "status").write_text("")
@@ -69,13 +69,13 @@ def update(source: str, root: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False)
 
 
-def test_the_key_is_kept_private(debs: list[Path]) -> None:
+def test_the_private_key_is_only_readable_by_its_owner(debs: list[Path]) -> None:
     assert signing.directory(KEY).stat().st_mode & 0o077 == 0
     assert (signing.directory(KEY) / "secret.asc").stat().st_mode & 0o077 == 0
     assert signing.armored(KEY).read_text().startswith("-----BEGIN PGP PUBLIC KEY BLOCK-----")
 
 
-def test_sums_and_sizes_are_right(debs: list[Path], key: Path) -> None:
+def test_checksums_and_sizes_are_correct(debs: list[Path], key: Path) -> None:
     root = key / "flat"
     with signing.loaded(KEY) as signer:
         apt.write_flat(root, debs, signer, about={"Label": "Test"}, below="amd64")
@@ -93,7 +93,7 @@ def test_sums_and_sizes_are_right(debs: list[Path], key: Path) -> None:
     assert verified(root)
 
 
-def test_a_changed_release_is_not_verified(debs: list[Path], key: Path) -> None:
+def test_a_changed_release_file_is_not_verified(debs: list[Path], key: Path) -> None:
     root = key / "changed"
     with signing.loaded(KEY) as signer:
         apt.write_flat(root, debs, signer, about={"Label": "Test"})
@@ -122,7 +122,7 @@ def test_apt_accepts_the_repository(debs: list[Path], tmp_path: Path, layout: st
 
 
 @pytest.mark.skipif(shutil.which("apt-get") is None, reason="apt reads the repositories")
-def test_apt_refuses_a_forged_repository(debs: list[Path], tmp_path: Path) -> None:
+def test_apt_refuses_a_manipulated_repository(debs: list[Path], tmp_path: Path) -> None:
     root = tmp_path / "repository"
     with signing.loaded(KEY) as signer:
         apt.write_flat(root, debs, signer, about={"Label": "Test"})
@@ -134,7 +134,7 @@ def test_apt_refuses_a_forged_repository(debs: list[Path], tmp_path: Path) -> No
     assert "BADSIG" in said.stderr or "not signed" in said.stderr or "invalid" in said.stderr
 
 
-def test_what_is_no_package_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_package_is_named(tmp_path: Path) -> None:
     (tmp_path / "x.deb").write_text("hello")
     with pytest.raises(ValueError, match=r"x\.deb: this is no Debian package"):
         apt.control(tmp_path / "x.deb")

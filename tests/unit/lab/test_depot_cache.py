@@ -1,4 +1,4 @@
-"""A built piece is there completely or not at all, whatever happens while it is built."""
+"""A built piece exists completely or not at all, even if its build is interrupted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_finished_piece_has_its_key(tmp_path: Path) -> None:
     assert (tmp_path / "piece" / "file").read_text() == "a"
 
 
-def test_an_interrupted_build_leaves_the_former_piece(tmp_path: Path) -> None:
+def test_an_interrupted_build_keeps_the_former_piece(tmp_path: Path) -> None:
     build(tmp_path / "piece", "one", "a")
 
     with pytest.raises(KeyboardInterrupt), cache.fresh(tmp_path / "piece", "two") as work:
@@ -34,7 +34,7 @@ def test_an_interrupted_build_leaves_the_former_piece(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["piece"]
 
 
-def test_what_a_killed_build_left_is_cleared(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_build_are_removed(tmp_path: Path) -> None:
     left = tmp_path / ".piece.abc"
     (left / "deep").mkdir(parents=True)
     (left / "deep").chmod(0o555)
@@ -44,7 +44,7 @@ def test_what_a_killed_build_left_is_cleared(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["piece"]
 
 
-def test_a_new_piece_takes_the_place_of_the_former(tmp_path: Path) -> None:
+def test_a_new_piece_replaces_the_former_one(tmp_path: Path) -> None:
     build(tmp_path / "piece", "one", "a")
     build(tmp_path / "piece", "two", "b")
 
@@ -52,7 +52,7 @@ def test_a_new_piece_takes_the_place_of_the_former(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["piece"]
 
 
-def test_the_key_of_sources_follows_their_content(tmp_path: Path) -> None:
+def test_the_key_of_sources_depends_on_their_content(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "__pycache__").mkdir(parents=True)
     (source / "a.c").write_text("1")
@@ -71,7 +71,7 @@ def _hold(seconds: float, held: threading.Event) -> None:
         time.sleep(seconds)
 
 
-def test_a_second_build_waits_and_says_so(lab_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_simultaneous_build_waits_and_prints_that(lab_cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     held = threading.Event()
     other = threading.Thread(target=_hold, args=(0.5, held))
     other.start()
@@ -85,7 +85,7 @@ def test_a_second_build_waits_and_says_so(lab_cache: Path, capsys: pytest.Captur
     assert "Waiting for another lab" in capsys.readouterr().out
 
 
-def test_a_failing_tool_says_what_it_did_and_where_to_read_on(lab_cache: Path) -> None:
+def test_the_error_of_a_failing_tool_names_its_command_and_its_log(lab_cache: Path) -> None:
     with pytest.raises(cache.DepotError) as caught:
         tools.run(["sh", "-c", "echo out; echo broken >&2; exit 3"], doing="building the moon")
 
@@ -95,6 +95,6 @@ def test_a_failing_tool_says_what_it_did_and_where_to_read_on(lab_cache: Path) -
     assert str(lab_cache / "logs" / "depot.log") in text
 
 
-def test_an_absent_tool_is_named(lab_cache: Path) -> None:
+def test_a_missing_tool_is_named(lab_cache: Path) -> None:
     with pytest.raises(cache.DepotError, match="no-such-tool is not there"):
         tools.run(["no-such-tool"], doing="trying")

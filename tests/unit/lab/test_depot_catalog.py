@@ -1,4 +1,4 @@
-"""The depot is what upstream.lock says: packages, relations, addresses, and one key per repository."""
+"""The depot follows upstream.lock: packages, relations, addresses, and one key per repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TODAY = date(2026, 11, 22)
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache with all keys of the lock, small ones: they are made once."""
+    """A cache with small keys for the whole lock, created once."""
     with pytest.MonkeyPatch.context() as patch:
         directory = tmp_path_factory.mktemp("cache")
         patch.setenv("GPULAB_CACHE", str(directory))
@@ -46,7 +46,7 @@ def cached(keys: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def hollow(found: Deb) -> Deb:
-    """A package without its files: programs are not built in these tests."""
+    """Write a package without files, because programs are not built in these tests."""
     return replace(found, content=replace(found.content, fill=Filling, key=f"hollow {found.content.key}"))
 
 
@@ -58,7 +58,7 @@ def held(repository: Repository) -> list[Deb]:
 
 
 def written(*wanted: Repository) -> Path:
-    """Write repositories and return the directory that is served."""
+    """Write repositories and return the served directory."""
     for site in repositories.sites(wanted, {each.name: held(each) for each in wanted}):
         site.build()
     return paths.www()
@@ -92,7 +92,7 @@ def test_packages_and_relations_are_those_of_the_lock(cached: Path, repository: 
 
 
 @pytest.mark.parametrize("repository", REPOSITORIES, ids=lambda each: each.name)
-def test_one_key_under_its_own_name_and_no_other(cached: Path, repository: Repository) -> None:
+def test_each_repository_has_one_key_under_its_own_name(cached: Path, repository: Repository) -> None:
     root = written(repository)
     place = root / repository.key.url.partition("://")[2]
     site = repositories.sites([repository], {repository.name: []})[0]
@@ -110,7 +110,7 @@ def test_one_key_under_its_own_name_and_no_other(cached: Path, repository: Repos
         assert f"{field}: {value}\n" in (index / "Release").read_text()
 
 
-def test_a_key_of_upstream_is_one_key_here(cached: Path) -> None:
+def test_repositories_with_the_same_upstream_key_share_a_key(cached: Path) -> None:
     found = depot.contents().fingerprints
     assert set(found) == {repository.name for repository in REPOSITORIES}
     same: dict[str, set[str]] = {}
@@ -125,7 +125,7 @@ def cuda() -> Repository:
     return load().repositories["cuda-ubuntu2604"]
 
 
-def test_another_key_file_in_the_lock_is_another_path_in_the_depot(cached: Path) -> None:
+def test_a_changed_key_file_in_the_lock_changes_the_path_in_the_depot(cached: Path) -> None:
     before = written(cuda())
     directory = before / "developer.download.nvidia.com/compute/cuda/repos/ubuntu2604/x86_64"
     assert [path.name for path in directory.glob("*.pub")] == ["60DF8A40.pub"]
@@ -144,7 +144,7 @@ def edited(repository: Repository, name: str, change: Callable[[Package], Packag
     )
 
 
-def test_another_dependency_in_the_lock_is_another_one_in_the_depot(cached: Path) -> None:
+def test_a_changed_dependency_in_the_lock_changes_the_depot(cached: Path) -> None:
     wanted = edited(cuda(), "nvidia-open", lambda entry: replace(entry, relations={"depends": "something (>= 7)"}))
     root = written(wanted)
     index = root / "developer.download.nvidia.com/compute/cuda/repos/ubuntu2604/x86_64/Packages"
@@ -152,24 +152,24 @@ def test_another_dependency_in_the_lock_is_another_one_in_the_depot(cached: Path
     assert found and {stanza["Depends"] for stanza in found} == {"something (>= 7)"}
 
 
-def test_another_version_in_the_lock_is_another_one_in_the_depot(cached: Path) -> None:
+def test_a_changed_version_in_the_lock_changes_the_depot(cached: Path) -> None:
     wanted = load().repositories["kubernetes-v1.36"]
     wanted = edited(wanted, "kubelet", lambda entry: replace(entry, version=entry.version.replace("-1.1", "-2.1")))
     index = written(wanted) / "pkgs.k8s.io/core:/stable:/v1.36/deb/Packages"
     assert [one["Version"] for one in stanzas(index) if one["Package"] == "kubelet"] == ["1.36.4-2.1"]
 
 
-def test_an_edit_of_the_lock_leaves_what_it_does_not_touch(cached: Path) -> None:
+def test_an_edit_of_the_lock_only_changes_the_packages_concerned(cached: Path) -> None:
     wanted = edited(cuda(), "nvidia-open", lambda entry: replace(entry, relations={"depends": "something"}))
     before = {each.path for each in catalog.debs([cuda()], [])[cuda().name]}
     after = {each.path for each in catalog.debs([wanted], [])[cuda().name]}
     assert {path.name.partition("_")[0] for path in before ^ after} == {"nvidia-open"}
-    # Where an entry comes from changes nothing.
+    # The source of an entry does not matter.
     wanted = edited(cuda(), "nvidia-open", lambda entry: replace(entry, source="other", verified="2026-11-30"))
     assert {each.path for each in catalog.debs([wanted], [])[cuda().name]} == before
 
 
-def test_repositories_of_one_address_are_one_directory(cached: Path) -> None:
+def test_repositories_with_the_same_address_share_a_directory(cached: Path) -> None:
     wanted = [load().repositories[f"docker-{name}"] for name in ("debian12", "debian13")]
     root = written(*wanted) / "download.docker.com/linux/debian"
     assert sorted(path.name for path in (root / "dists").iterdir()) == ["bookworm", "trixie"]
@@ -185,14 +185,14 @@ def test_a_key_on_another_host_is_an_error(cached: Path) -> None:
         repositories.sites([wanted], {wanted.name: []})
 
 
-def test_a_package_that_no_repository_holds_any_longer_goes(cached: Path) -> None:
+def test_a_package_that_is_no_longer_in_any_repository_is_deleted(cached: Path) -> None:
     found = held(cuda())
     catalog.prune(found[1:])
     assert not found[0].path.exists() and found[1].path.is_file()
 
 
 def expiry(key: Key) -> str:
-    """The day on which a key of the depot ends, by gpg's own account."""
+    """Return the day on which a key of the depot expires, according to gpg."""
     argv = ["gpg", "--with-colons", "--show-keys", str(signing.binary(key))]
     listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout
     ends = next(line.split(":")[6] for line in listed.splitlines() if line.startswith("pub:"))
@@ -210,7 +210,9 @@ def key(expires: str | None) -> Key:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("expires", "found"), [("never", "never"), (None, "never"), ("2099-12-29", "2099-12-29")])
-def test_a_key_ends_when_upstreams_does(expires: str | None, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_expires_on_the_same_day_as_upstreams(
+    expires: str | None, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     signing.make(key(expires))
     assert expiry(key(expires)) == found
     assert signing.is_made(key(expires)) and capsys.readouterr().out == ""
@@ -221,13 +223,13 @@ def test_a_key_that_upstream_renews_keeps_its_fingerprint(capsys: pytest.Capture
     today = datetime.now(tz=UTC).date()
     signing.make(key("2099-12-29"))
     first = signing.fingerprint(key("2099-12-29"))
-    # Less than a week before its end the depot's key gets a week, and says so.
+    # In the week before upstream's key expires, the depot's key gets another week and a warning.
     soon = (today + timedelta(days=3)).isoformat()
     assert not signing.is_made(key(soon))
     signing.make(key(soon))
     assert expiry(key(soon)) == (today + timedelta(days=7)).isoformat()
     assert f"Release.key expires on {soon} upstream" in " ".join(capsys.readouterr().out.split())
-    # It is as good as made until two days are left of that week.
+    # It is only renewed two days before the end of that week.
     assert signing.is_made(key(soon), today + timedelta(days=5))
     assert not signing.is_made(key(soon), today + timedelta(days=6))
     signing.make(key("2100-01-31"))
@@ -235,6 +237,6 @@ def test_a_key_that_upstream_renews_keeps_its_fingerprint(capsys: pytest.Capture
     assert signing.fingerprint(key("2100-01-31")) == first
 
 
-def test_of_several_expiries_of_one_key_the_earliest_counts() -> None:
+def test_the_earliest_of_several_expiry_dates_of_a_key_counts() -> None:
     found = signing.distinct([key("never"), key("2099-12-29"), key("2098-01-01"), key(None)])
     assert [each.expires for each in found] == ["2098-01-01"]

@@ -1,4 +1,4 @@
-"""Simulated CUDA toolkits: side by side, with alternatives, and each can go without the others."""
+"""Simulated CUDA toolkits: installable together, with alternatives, and removable one by one."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def script(package: Path, name: str) -> str:
 
 
 @pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)
-def test_each_toolkit_brings_compiler_runtime_and_alternatives(repository: Repository) -> None:
+def test_each_toolkit_has_a_compiler_a_runtime_and_alternatives(repository: Repository) -> None:
     known = {entry.name: entry for entry in repository.packages}
     series = [found[1] for name in known if (found := TOOLKIT.fullmatch(name))]
     assert series
@@ -59,7 +59,7 @@ def test_each_toolkit_brings_compiler_runtime_and_alternatives(repository: Repos
         assert {f"cuda-nvcc-{suffix}", f"cuda-cudart-{suffix}", f"cuda-toolkit-{suffix}-config-common"} <= seen
 
 
-def test_repositories_have_different_toolkits() -> None:
+def test_repositories_offer_different_toolkits() -> None:
     found = {
         each.name: {match[1] for entry in each.packages if (match := TOOLKIT.fullmatch(entry.name))} for each in CUDA
     }
@@ -67,7 +67,7 @@ def test_repositories_have_different_toolkits() -> None:
     assert "13-0" not in found["cuda-debian13"] and "12-9" in found["cuda-debian12"]
 
 
-def test_no_two_toolkits_share_a_file(packed: dict[str, Path], tmp_path: Path) -> None:
+def test_no_two_toolkits_contain_the_same_file(packed: dict[str, Path], tmp_path: Path) -> None:
     seen: set[Path] = set()
     for name, path in packed.items():
         root = extracted(path, tmp_path / name)
@@ -79,17 +79,17 @@ def test_no_two_toolkits_share_a_file(packed: dict[str, Path], tmp_path: Path) -
 def test_nvcc_prints_the_version_of_its_package(packed: dict[str, Path], tmp_path: Path) -> None:
     root = extracted(packed["cuda-nvcc-12-9"], tmp_path)
     said = subprocess.run([root / "usr/local/cuda-12.9/bin/nvcc", "--version"], check=True, capture_output=True)
-    # Which is not the toolkit's, 12.9.1.
+    # It differs from the toolkit's version, 12.9.1.
     assert b"release 12.9, V12.9.86" in said.stdout and b"simulated" in said.stdout
 
 
-def test_alternatives_come_and_go_with_the_package(packed: dict[str, Path]) -> None:
+def test_alternatives_are_added_and_removed_with_the_package(packed: dict[str, Path]) -> None:
     common = packed["cuda-toolkit-13-0-config-common"]
     assert "--install /usr/local/cuda cuda /usr/local/cuda-13.0 130" in script(common, "postinst")
     assert "--remove cuda /usr/local/cuda-13.0" in script(common, "prerm")
 
 
-def test_the_newest_compatibility_package_of_12_8_is_empty_as_upstreams_is(packed: dict[str, Path]) -> None:
+def test_the_newest_compatibility_package_of_12_8_is_empty_like_upstreams(packed: dict[str, Path]) -> None:
     found = {
         each.entry.version: set(each.content.fill().files)
         for each in toolkits(load().repositories["cuda-ubuntu2404"])
@@ -100,7 +100,7 @@ def test_the_newest_compatibility_package_of_12_8_is_empty_as_upstreams_is(packe
     assert found["575.57.08-0ubuntu1"] == set()
 
 
-def test_the_lab_has_a_toolkit_for_each_answer() -> None:
+def test_the_lab_has_toolkits_for_each_kind_of_compatibility() -> None:
     found = {
         entry.version.partition("-")[0]
         for each in CUDA
@@ -110,7 +110,7 @@ def test_the_lab_has_a_toolkit_for_each_answer() -> None:
     assert {judge(version, "580.178.04").kind for version in found} == {NATIVE, MINOR}
 
 
-def test_the_same_package_of_several_repositories_is_packed_once() -> None:
+def test_a_package_of_several_repositories_is_only_packed_once() -> None:
     places = [
         {each.path for each in toolkits(load().repositories[f"cuda-{name}"])} for name in ("debian12", "debian13")
     ]

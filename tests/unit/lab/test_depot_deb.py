@@ -1,4 +1,4 @@
-"""Packages: what dpkg reads back is what was asked for, and the same input gives the same bytes."""
+"""Packages: dpkg reads back the given fields and files, and the same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ask(*argv: object) -> str:
 
 
 @dpkg
-def test_dpkg_reads_the_control_fields_back(tmp_path: Path) -> None:
+def test_dpkg_reads_the_control_fields(tmp_path: Path) -> None:
     package = make(tmp_path, fields={"Provides": "other"}, architecture="all")
 
     assert package.name == "tool_1.2-3_all.deb"
@@ -90,7 +90,7 @@ def test_the_repository_reads_the_control_file(tmp_path: Path) -> None:
     assert apt.control(make(tmp_path)).startswith("Package: tool\nVersion: 1.2-3\n")
 
 
-def test_an_epoch_is_no_part_of_the_file_name(tmp_path: Path) -> None:
+def test_an_epoch_is_not_part_of_the_file_name(tmp_path: Path) -> None:
     assert deb.make("tool", "1:2.0-1", out=tmp_path).name == "tool_2.0-1_amd64.deb"
 
 
@@ -104,7 +104,7 @@ def test_an_epoch_is_no_part_of_the_file_name(tmp_path: Path) -> None:
         ({"scripts": {"postinstall": "x"}}, "postinst"),
     ],
 )
-def test_what_dpkg_would_refuse_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
+def test_input_that_dpkg_would_refuse_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         make(tmp_path, **changes)
     assert not list(tmp_path.glob("*.deb"))

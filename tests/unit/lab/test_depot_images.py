@@ -1,4 +1,4 @@
-"""Images: every digest is right, and a registry that checks them gets what the manifest says."""
+"""Images: all digests are correct, and a registry that verifies them gets what the manifest lists."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def layer(tmp_path: Path) -> oci.Layer:
     return oci.files_layer(tmp_path / "layer", files, {"/tmp": 0o1777})
 
 
-def test_digests_are_those_of_the_file_and_of_the_tar(layer: oci.Layer) -> None:
+def test_digests_are_those_of_the_compressed_file_and_the_tar(layer: oci.Layer) -> None:
     data = layer.path.read_bytes()
 
     assert layer.digest == digest(data)
     assert layer.tar_digest == digest(gzip.decompress(data))
 
 
-def test_members_have_their_modes(layer: oci.Layer) -> None:
+def test_archive_members_have_their_modes(layer: oci.Layer) -> None:
     with tarfile.open(layer.path) as tar:
         modes = {member.name: (member.mode, member.linkname) for member in tar}
 
@@ -54,7 +54,7 @@ def test_members_have_their_modes(layer: oci.Layer) -> None:
     }
 
 
-def test_a_tree_keeps_hard_links_and_leaves_devices_out(tmp_path: Path) -> None:
+def test_a_directory_tree_keeps_hard_links_and_omits_devices(tmp_path: Path) -> None:
     root = tmp_path / "root"
     (root / "bin").mkdir(parents=True)
     (root / "bin" / "a").write_text("x")
@@ -67,7 +67,7 @@ def test_a_tree_keeps_hard_links_and_leaves_devices_out(tmp_path: Path) -> None:
         assert {member.name: member.islnk() for member in tar} == {"bin": False, "bin/a": False, "bin/b": True}
 
 
-def test_the_manifest_names_every_blob(layer: oci.Layer) -> None:
+def test_the_manifest_lists_every_blob(layer: oci.Layer) -> None:
     settings = oci.Settings(entrypoint=["/usr/bin/program"], user="65534", environment={"A": "b"})
     config, manifest = oci.image([layer], settings)
 
@@ -83,7 +83,7 @@ def test_the_manifest_names_every_blob(layer: oci.Layer) -> None:
 
 
 class FakeRegistry(http.server.BaseHTTPRequestHandler):
-    """Stores blobs and manifests, and refuses content that isn't its digest."""
+    """Stores blobs and manifests, and refuses content that does not match its digest."""
 
     blobs: dict[str, bytes]
     manifests: dict[str, bytes]
@@ -115,7 +115,7 @@ class FakeRegistry(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_arguments: object) -> None:
-        """Keep the test's output clean."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def server() -> Iterator[type[FakeRegistry]]:
     listening.server_close()
 
 
-def test_a_push_brings_blobs_and_manifest(server: type[FakeRegistry], layer: oci.Layer) -> None:
+def test_a_push_uploads_blobs_and_the_manifest(server: type[FakeRegistry], layer: oci.Layer) -> None:
     registry = Registry("127.0.0.1", server.port)  # type: ignore[attr-defined]
     registry.push("registry.k8s.io/tool:v1", [layer], oci.Settings())
 
@@ -138,7 +138,7 @@ def test_a_push_brings_blobs_and_manifest(server: type[FakeRegistry], layer: oci
     assert named == set(server.blobs)
 
 
-def test_a_blob_that_is_there_is_not_sent_again(server: type[FakeRegistry], layer: oci.Layer) -> None:
+def test_an_existing_blob_is_not_uploaded_again(server: type[FakeRegistry], layer: oci.Layer) -> None:
     registry = Registry("127.0.0.1", server.port)  # type: ignore[attr-defined]
     registry.push("registry.k8s.io/tool:v1", [layer], oci.Settings())
     registry.push("registry.k8s.io/tool:v2", [layer], oci.Settings())
@@ -147,17 +147,17 @@ def test_a_blob_that_is_there_is_not_sent_again(server: type[FakeRegistry], laye
     assert len(server.manifests) == 2
 
 
-def test_a_refusal_is_an_error(server: type[FakeRegistry], layer: oci.Layer) -> None:
+def test_a_refusal_of_the_registry_is_an_error(server: type[FakeRegistry], layer: oci.Layer) -> None:
     wrong = oci.Layer(layer.path, "sha256:" + "0" * 64, layer.tar_digest)
     with pytest.raises(DepotError, match=r"PUT .* gave 400"):
         Registry("127.0.0.1", server.port).push("a/b:c", [wrong], oci.Settings())  # type: ignore[attr-defined]
 
 
-def test_a_name_may_have_a_port() -> None:
+def test_a_registry_name_may_have_a_port() -> None:
     assert split("registry.k8s.io/coredns/coredns:v1.14.2") == ("registry.k8s.io/coredns/coredns", "v1.14.2")
 
 
-def test_digests_are_read_from_the_storage_by_full_name(lab_cache: Path) -> None:
+def test_digests_are_read_from_the_storage_by_the_full_image_name(lab_cache: Path) -> None:
     assert digests() == {}
     root = lab_cache / "registry/docker/registry/v2/repositories"
     wanted = {"registry.k8s.io/pause:3.10.2": "sha256:" + "1" * 64, "nvcr.io/nvidia/k8s/a.b:v1": "sha256:" + "2" * 64}
@@ -166,6 +166,6 @@ def test_digests_are_read_from_the_storage_by_full_name(lab_cache: Path) -> None
         link = root / name / "_manifests/tags" / tag / "current/link"
         link.parent.mkdir(parents=True)
         link.write_text(value)
-        # Former manifests of the tag are no answer.
+        # Former manifests of the tag are ignored.
         (link.parent.parent / "index/sha256/3").mkdir(parents=True)
     assert digests() == wanted

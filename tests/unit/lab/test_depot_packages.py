@@ -1,4 +1,4 @@
-"""What each package holds, next to what upstream's package holds; and where Debian comes from."""
+"""Contents of each package compared with upstream's package, and the source of Debian's packages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="dpkg-d
 
 
 def pretend(recipe: Recipe, **sources: str) -> None:
-    """Put files where a recipe's programs would be."""
+    """Create files in place of a recipe's programs."""
     with fresh(recipe.directory, recipe.key) as work:
         for name in recipe.programs:
             (work / name).write_text("#!/bin/sh\n")
@@ -43,7 +43,7 @@ def script(package: Path, name: str) -> str:
 
 
 def packed(repository: str, *kubernetes: str) -> dict[str, Path]:
-    """Pack what a repository of the lock holds, around the programs that are pretended."""
+    """Pack the packages of a repository in the lock around the fake programs."""
     found = catalog.debs([load().repositories[repository]], kubernetes)[repository]
     for each in found:
         for recipe in each.content.programs:
@@ -58,13 +58,13 @@ def kubernetes(lab_cache: Path) -> dict[str, Path]:
     return packed("kubernetes-v1.36", "1.36.4")
 
 
-def test_kubelet_and_kubeadm_are_as_upstream(kubernetes: dict[str, Path]) -> None:
+def test_kubelet_and_kubeadm_packages_are_like_upstreams(kubernetes: dict[str, Path]) -> None:
     assert set(kubernetes) == {"kubelet", "kubeadm", "kubectl", "cri-tools", "kubernetes-cni"}
     assert fields(kubernetes["kubelet"])["Version"] == "1.36.4-1.1"
     assert "./usr/lib/systemd/system/kubelet.service" in contents(kubernetes["kubelet"])
     assert "./usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf" in contents(kubernetes["kubeadm"])
     assert "./opt/cni/bin/portmap" in contents(kubernetes["kubernetes-cni"])
-    # Upstream's package doesn't start kubelet; whoever wants it says so.
+    # Upstream's package does not start the kubelet.
     assert "deb-systemd-invoke" not in script(kubernetes["kubelet"], "postinst")
 
 
@@ -75,14 +75,14 @@ def test_a_packed_package_is_not_packed_again(kubernetes: dict[str, Path]) -> No
     assert again["kubeadm"].stat().st_mtime_ns == before
 
 
-def test_a_version_that_is_not_built_is_left_out(lab_cache: Path) -> None:
+def test_a_version_that_is_not_built_is_omitted(lab_cache: Path) -> None:
     repositories = load().repositories.values()
     found = catalog.debs(repositories, ["1.37.1"])
 
     assert "kubernetes-v1.36" not in found
     names = {each.filename for each in found["kubernetes-v1.37"]}
     assert "kubelet_1.37.1-1.1_amd64.deb" in names and "kubelet_1.37.0-1.1_amd64.deb" not in names
-    # Where upstream's crictl can't be built, the nearest fills the package, whose version stays the lock's.
+    # If upstream's version of crictl can't be built, the package contains the nearest one, under the lock's version.
     crictl = next(each for each in found["kubernetes-v1.37"] if each.entry.name == "cri-tools")
     assert (crictl.entry.version, crictl.content.programs[0].version) == ("1.37.0-1.1", "v1.36.0")
 
@@ -103,18 +103,18 @@ def test_containerd_comes_with_dockers_conffile(lab_cache: Path) -> None:
     assert "deb-systemd-invoke $action containerd.service" in script(path, "postinst")
 
 
-def test_what_the_lab_does_not_know_is_an_empty_placeholder(lab_cache: Path) -> None:
+def test_an_unsupported_package_is_an_empty_placeholder(lab_cache: Path) -> None:
     pretend(recipes.containerd("2.3.6"), **{"containerd.service": ""})
     path = packed("docker-debian12")["docker-ce"]
 
     assert contents(path) == set()
     assert "Placeholder for docker-ce" in fields(path)["Description"]
     assert "It is empty" in apt.control(path)
-    # The epoch is in the version and not in the file's name.
+    # The epoch is part of the version, but not of the file name.
     assert fields(path)["Version"].startswith("5:") and ":" not in path.name
 
 
-def test_plugins_of_docker_lie_where_its_command_line_looks_for_them(lab_cache: Path) -> None:
+def test_docker_plugins_are_where_the_docker_cli_looks_for_them(lab_cache: Path) -> None:
     pretend(recipes.containerd("2.3.6"), **{"containerd.service": ""})
     assert contents(packed("docker-debian13")["docker-buildx-plugin"]) == set(), "it is not built"
     for recipe in docker_programs.plugins("29.8.2").values():
@@ -124,7 +124,7 @@ def test_plugins_of_docker_lie_where_its_command_line_looks_for_them(lab_cache: 
             assert contents(path[f"{name}-plugin"]) == {f"./usr/libexec/docker/cli-plugins/{name}"}
 
 
-def test_the_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
+def test_the_container_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
     units = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.env")
     texts = {f"deployments/systemd/{name}": "x\n" for name in (*units, "10-container-engines.conf")}
     texts["deployments/udev/99-nvidia-cdi-refresh.rules"] = "x\n"
@@ -145,7 +145,7 @@ def test_the_toolkit_runs_upstreams_own_postinst(lab_cache: Path) -> None:
     assert "Placeholder" in fields(found["libnvidia-container1"])["Description"]
 
 
-def test_the_keyring_has_the_key_and_the_address_of_its_repository(lab_cache: Path) -> None:
+def test_the_keyring_package_has_the_key_and_address_of_its_repository(lab_cache: Path) -> None:
     for name in ("cuda-debian12", "cuda-debian13"):
         repository = load().repositories[name]
         directory = signing.directory(repository.key)
@@ -161,17 +161,17 @@ def test_the_keyring_has_the_key_and_the_address_of_its_repository(lab_cache: Pa
         assert repository.url in (root / f"etc/apt/sources.list.d/{name}-x86_64.list").read_text()
 
 
-def test_an_unknown_kubernetes_version_names_the_known_ones() -> None:
+def test_an_unknown_kubernetes_version_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(DepotError, match=r"1\.36\.4"):
         versions.check_kubernetes("1.2.3")
 
 
-def test_an_image_that_upstream_does_not_have_is_an_error() -> None:
+def test_an_image_that_upstream_lacks_is_an_error() -> None:
     with pytest.raises(DepotError, match="lock does not have it"):
         versions.check_image("registry.k8s.io/pause:9.9")
 
 
-def test_each_containerd_of_the_product_can_be_built() -> None:
+def test_each_containerd_version_of_the_product_can_be_built() -> None:
     assert set(versions.table()["containerd"]) <= set(versions.RUNC)
 
 
@@ -214,7 +214,7 @@ Suites: bookworm-security
         ),
     ],
 )
-def test_debian_comes_from_where_the_host_has_it(
+def test_debian_packages_come_from_the_hosts_own_mirror(
     tmp_path: Path, files: dict[str, str], mirror: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
@@ -225,7 +225,7 @@ def test_debian_comes_from_where_the_host_has_it(
     assert debian.mirror(tmp_path) == mirror
 
 
-def test_a_host_without_debian_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_host_without_debian_the_error_names_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(debian.MIRROR_VARIABLE, raising=False)
     (tmp_path / "sources.list").write_text("deb http://u.example/ubuntu noble main\n")
     with pytest.raises(DepotError, match="--debian-mirror"):

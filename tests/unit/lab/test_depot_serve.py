@@ -1,4 +1,4 @@
-"""The depot's container, driven through a podman that keeps its containers in a file."""
+"""The depot's container, with a fake podman that keeps its containers in a file."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ state_file.write_text(json.dumps(state))
 
 
 class Podman:
-    """The fake podman's state, and what it was asked."""
+    """The fake podman's state, and the commands that it received."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir()
@@ -92,7 +92,7 @@ def podman(tmp_path: Path, lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return Podman(tmp_path / "bin")
 
 
-def test_a_lab_gets_the_depot_on_its_network_only(podman: Podman) -> None:
+def test_the_depot_is_only_reachable_on_the_labs_network(podman: Podman) -> None:
     depot = serve.ensure_serving("gpulab-lab", "10.1.0.2")
 
     assert depot == serve.Depot("http://10.1.0.2", "10.1.0.2:5000")
@@ -117,7 +117,7 @@ def test_labs_share_one_container(podman: Podman) -> None:
     assert serve.networks() == {"gpulab-a": "10.1.0.2", "gpulab-b": "10.2.0.2"}
 
 
-def test_the_container_goes_with_its_last_lab(podman: Podman) -> None:
+def test_the_container_is_removed_with_its_last_lab(podman: Podman) -> None:
     serve.ensure_serving("gpulab-a", "10.1.0.2")
     serve.ensure_serving("gpulab-b", "10.2.0.2")
     serve.detach("gpulab-a")
@@ -128,7 +128,7 @@ def test_the_container_goes_with_its_last_lab(podman: Podman) -> None:
     serve.detach("gpulab-b")
 
 
-def test_detaching_a_stranger_changes_nothing(podman: Podman) -> None:
+def test_detaching_an_unknown_lab_changes_nothing(podman: Podman) -> None:
     serve.ensure_serving("gpulab-a", "10.1.0.2")
     serve.detach("gpulab-other")
 
@@ -157,7 +157,7 @@ def test_a_container_whose_processes_were_killed_is_replaced(podman: Podman) -> 
     assert serve.networks() == {"gpulab-a": "10.1.0.2", "gpulab-b": "10.2.0.2"}
 
 
-def test_labs_of_two_caches_have_a_container_each(
+def test_labs_with_different_caches_have_separate_containers(
     podman: Podman, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = str(paths.cache_root())
@@ -175,7 +175,7 @@ def test_labs_of_two_caches_have_a_container_each(
     assert serve.networks() == {"gpulab-a": "10.1.0.2"}
 
 
-def test_a_container_that_does_not_start_is_not_left_behind(podman: Podman) -> None:
+def test_a_container_that_fails_to_start_is_removed(podman: Podman) -> None:
     podman.write({**podman.read(), "broken": True})
     with pytest.raises(cache.DepotError, match="starting the depot's container"):
         serve.ensure_serving("gpulab-a", "10.1.0.2")

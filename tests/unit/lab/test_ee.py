@@ -1,4 +1,4 @@
-"""The execution environment's build: what is handed in of this machine, and when it is built anew."""
+"""Building the execution environment: settings that are passed from this machine, and when it is built again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ install.trusted-host='pypi.example.org'
 """
 
 
-def test_pip_settings_are_those_that_hold_inside_and_the_environment_wins() -> None:
+def test_pip_settings_that_work_in_the_container_are_used_and_the_environment_wins() -> None:
     assert sources.pip_settings(LISTED) == [
         "extra-index-url = https://a.example.org/simple https://b.example.org/simple",
         "index-url = https://other.example.org/simple",
@@ -36,11 +36,11 @@ LINES = st.builds("{}.{}={}".format, st.sampled_from(["global", ":env:"]), st.sa
 
 
 @given(st.lists(LINES | st.text()).map("\n".join))
-def test_any_listing_gives_lines_that_pip_can_read(listed: str) -> None:
+def test_any_pip_configuration_gives_valid_lines_for_pip(listed: str) -> None:
     configparser.ConfigParser(interpolation=None).read_string("\n".join(["[global]", *sources.pip_settings(listed)]))
 
 
-def test_the_settings_are_for_their_owner_and_name_the_authorities(
+def test_the_pip_settings_are_private_and_name_the_certificate_authorities(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_listed", lambda: LISTED)
@@ -57,7 +57,7 @@ def test_the_settings_are_for_their_owner_and_name_the_authorities(
     assert (directory / "ca.crt").read_text() == "certificates"
 
 
-def test_without_authorities_of_its_own_pip_takes_those_it_brings(
+def test_without_own_certificate_authorities_pip_uses_its_bundled_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "_listed", lambda: "")
@@ -65,7 +65,7 @@ def test_without_authorities_of_its_own_pip_takes_those_it_brings(
     assert (tmp_path / "pip.conf").read_text() == "[global]\n"
 
 
-def test_another_definition_is_another_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_definition_is_another_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     former = image.name()
     changed = tmp_path / "execution-environment.yml"
     changed.write_text("version: 3\n")
@@ -74,7 +74,7 @@ def test_another_definition_is_another_image(tmp_path: Path, monkeypatch: pytest
     assert image.name().startswith(f"{image.REPOSITORY}:")
 
 
-def test_an_unknown_part_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_part_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(LabError, match=r"--with flying: there is no such part, only: .*ee"):
         parts.check(["ee", "flying"])
     parts.check(list(parts.PARTS))

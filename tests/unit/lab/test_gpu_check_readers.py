@@ -18,7 +18,7 @@ from lab.gpusim import models, nvidia_smi
 
 ROOT = Path(__file__).resolve().parents[3]
 UTILITIES = ROOT / "plugins" / "module_utils"
-# As nvidia-smi 580 prints it. It can't read the simulated PCI bus outside of a lab.
+# As nvidia-smi 580 prints it, which can't read the simulated PCI bus outside of a lab.
 TOPOLOGY = (
     "\t\x1b[4mGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
     "GPU0\t X \tSYS\t{0}\t0\t\tN/A\n"
@@ -45,7 +45,7 @@ part = Part("readers")
 forms.compare(part, outputs, before, after)
 print(json.dumps([part.compared, [[each.where, each.field] for each in part.differences], part.unavailable]))
 """
-# File, text, its replacement, and the form and the value that must be named.
+# File, text, replacement, and the form and value that must be named.
 EDITS = (
     ("listing.py", r"GPU (\d{1,4}): (.*) \(UUID", r"GPU (\d{1,4}): .*(.*) \(UUID", "-L", "name of GPU 0"),
     ("listing.py", "index=int(gpu[1])", "index=int(gpu[1]) + 1", "-L", "index of GPU 0"),
@@ -130,7 +130,7 @@ def run(script: str, collections: Path, *arguments: str, **environment: str) -> 
 
 @pytest.fixture(scope="module")
 def captured(made: Machine) -> Path:
-    """What NVML and nvidia-smi report, in a file. Only this much needs a process with the simulated library."""
+    """A file with the output of NVML and nvidia-smi. Only the capture needs a process with the simulated library."""
     file: Path = made.root / "captured"
     program = made.root / "bin/nvidia-smi"
     environment = {**made.environment, "LD_LIBRARY_PATH": str(made.library.parent), "LC_ALL": "C"}
@@ -193,8 +193,8 @@ def test_a_failing_nvidia_smi_is_a_difference(captured: Path, tmp_path: Path) ->
     }
 
 
-def test_nothing_compared_is_a_difference(captured: Path, tmp_path: Path) -> None:
-    """If NVML lost its values, agreement would mean nothing."""
+def test_a_form_without_compared_values_is_a_difference(captured: Path, tmp_path: Path) -> None:
+    """If NVML returned no values, agreement would be meaningless."""
     before, outputs, after = pickle.loads(captured.read_bytes())
     for gpu in (*before.gpus, *after.gpus):
         for name in [name for name in gpu if name not in ("index", "mig.devices")]:

@@ -1,4 +1,4 @@
-"""Faults, switched on by real shell commands on a scratch copy of the driver's files."""
+"""Faults, injected by real shell commands on a scratch copy of the driver's files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROC = (
 
 
 class Node:
-    """A node whose driver files lie in a scratch directory; modprobe and the module are recorded, not run."""
+    """A node whose driver files are in a scratch directory; modprobe and the module are recorded, not run."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -33,7 +33,7 @@ class Node:
         self.load(DRIVER)
 
     def load(self, driver: str) -> None:
-        """Write the state as the simulated module does."""
+        """Write the state like the simulated module."""
         silicon = {"gpus": models.describe(models.T4, 2, "gpu1") if driver else []}
         self.state.write_text(json.dumps({"driver": driver, "faults": [], "silicon": silicon}))
 
@@ -46,7 +46,7 @@ class Node:
 
     @property
     def faults(self) -> list[dict[str, Any]]:
-        """The faults that the driver's state holds."""
+        """The faults in the driver's state."""
         found: list[dict[str, Any]] = json.loads(self.state.read_text())["faults"]
         return found
 
@@ -57,7 +57,7 @@ def node(tmp_path: Path) -> Node:
     return Node(tmp_path)
 
 
-def test_faults_add_up_in_the_file_that_containers_hold(node: Node) -> None:
+def test_faults_accumulate_in_the_state_file_that_containers_keep_open(node: Node) -> None:
     with node.state.open() as held:
         assert fault(node, "lost", 1) == "GPU 1 is lost (Xid 79)."
         assert fault(node, "xid:48") == "The driver reported Xid 48 for GPU 0."
@@ -69,7 +69,7 @@ def test_faults_add_up_in_the_file_that_containers_hold(node: Node) -> None:
 
 
 @pytest.mark.parametrize(("kind", "xid"), [("lost", 79), ("xid:48", 48), ("xid:31", 31), ("pending", 63)])
-def test_the_kernel_log_has_it_as_the_driver_writes_it_and_clear_says_that_it_is_over(
+def test_the_kernel_log_shows_the_drivers_message_and_marks_the_end_after_a_clear(
     node: Node, kind: str, xid: int
 ) -> None:
     fault(node, kind, 1)
@@ -92,7 +92,7 @@ def test_a_fault_after_a_clear_is_newer_than_all_before(node: Node) -> None:
     assert node.faults[0]["sequence"] > former
 
 
-def test_mismatch_shows_in_proc_too_and_is_cleared(node: Node) -> None:
+def test_a_version_mismatch_is_shown_in_proc_and_can_be_cleared(node: Node) -> None:
     fault(node, "mismatch")
     assert node.faults == [{"kind": "mismatch"}]
     assert node.version.read_text() == PROC.format(OTHER)
@@ -101,7 +101,7 @@ def test_mismatch_shows_in_proc_too_and_is_cleared(node: Node) -> None:
     assert node.version.read_text() == PROC.format(DRIVER)
 
 
-def test_unload_forces_and_clear_loads_again(node: Node) -> None:
+def test_unload_is_forced_and_clear_loads_the_driver_again(node: Node) -> None:
     fault(node, "unload")
     assert node.ran == [["/usr/lib/nvidia-simulated/module", "unload", "--force", "nvidia"]]
     node.load("")
@@ -117,7 +117,7 @@ def test_unload_forces_and_clear_loads_again(node: Node) -> None:
         ("lost", 2, r"GPU 2 is not there"),
     ],
 )
-def test_wrong_wishes_change_nothing(node: Node, kind: str, gpu: int, words: str) -> None:
+def test_invalid_requests_change_nothing(node: Node, kind: str, gpu: int, words: str) -> None:
     before = node.state.read_text()
     with pytest.raises(DepotError, match=words):
         fault(node, kind, gpu)
@@ -125,7 +125,7 @@ def test_wrong_wishes_change_nothing(node: Node, kind: str, gpu: int, words: str
 
 
 @pytest.mark.parametrize("kind", ["lost", "xid:79", "mismatch"])
-def test_without_a_driver_there_is_nothing_to_break(node: Node, kind: str) -> None:
+def test_without_a_driver_a_fault_is_refused(node: Node, kind: str) -> None:
     node.load("")
     with pytest.raises(DepotError, match="not loaded"):
         fault(node, kind)
@@ -134,7 +134,7 @@ def test_without_a_driver_there_is_nothing_to_break(node: Node, kind: str) -> No
         fault(node, kind)
 
 
-def test_a_version_that_fails_is_noted_until_all_is_cleared(node: Node) -> None:
+def test_a_version_that_fails_to_load_is_noted_until_all_faults_are_cleared(node: Node) -> None:
     assert fault(node, f"load:{OTHER}") == f"The module of {OTHER} is refused by the kernel."
     assert fault(node, f"dkms:{OTHER}") == f"The module of {OTHER} can not be built."
     assert (node.root / "broken").read_text() == f"load {OTHER}\ndkms {OTHER}\n"

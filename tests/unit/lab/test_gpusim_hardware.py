@@ -1,4 +1,4 @@
-"""The files that a node carries as its hardware."""
+"""The files that describe a node's hardware."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def described(files: SiliconFiles) -> list[dict[str, models.Value]]:
     ("model", "count", "name", "memory", "ids"),
     [("t4", 4, "Tesla T4", 15360, T4_IDS), ("a100", 2, "NVIDIA A100-SXM4-40GB", 40960, A100_IDS)],
 )
-def test_description_and_pci_entries_fit_together(
+def test_description_and_pci_entries_match(
     tmp_path: Path, model: str, count: int, name: str, memory: int, ids: tuple[str, str, str]
 ) -> None:
     files = silicon(model, count, "gpu1", tmp_path)
@@ -43,12 +43,12 @@ def test_description_and_pci_entries_fit_together(
         )
 
 
-def test_the_module_reads_one_gpu_a_line(tmp_path: Path) -> None:
+def test_the_module_can_read_the_description_line_by_line(tmp_path: Path) -> None:
     lines = silicon("t4", 4, "gpu1", tmp_path).description.read_text().splitlines()
     assert sum(bool(re.search(r'"minor": \d+.*"bus_id": "0000:\w\w:00.0"', line)) for line in lines) == 4
 
 
-def test_identities_stay_and_differ(tmp_path: Path) -> None:
+def test_gpu_identities_are_stable_and_unique(tmp_path: Path) -> None:
     nodes = ("lab-gpu1", "lab-gpu2", "ci-gpu1")
     first = {node: described(silicon("t4", 4, node, tmp_path / node)) for node in nodes}
     again = {node: described(silicon("t4", 4, node, tmp_path / f"{node}-again")) for node in nodes}
@@ -59,7 +59,7 @@ def test_identities_stay_and_differ(tmp_path: Path) -> None:
     assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid)
 
 
-def test_another_count_leaves_no_former_entry(tmp_path: Path) -> None:
+def test_a_lower_count_removes_the_surplus_pci_entries(tmp_path: Path) -> None:
     silicon("t4", 4, "gpu1", tmp_path)
     files = silicon("t4", 1, "gpu1", tmp_path)
     assert [entry.name for entry in files.pci_devices.iterdir()] == ["0000:17:00.0"]
@@ -80,6 +80,6 @@ def test_a_node_without_gpus_has_an_empty_bus(tmp_path: Path) -> None:
         ("t4", 1, "a/b", "no host"),
     ],
 )
-def test_wrong_wishes_are_named(tmp_path: Path, model: str, count: int, node: str, words: str) -> None:
+def test_invalid_requests_are_named(tmp_path: Path, model: str, count: int, node: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         silicon(model, count, node, tmp_path / "files")

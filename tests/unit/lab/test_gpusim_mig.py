@@ -1,4 +1,4 @@
-"""MIG in the simulated NVML: the mode, cutting a GPU, and what a container sees of the parts."""
+"""MIG in the simulated NVML: the mode, partitioning, and what a container sees of the MIG devices."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ONE_G, THREE_G = "cut(gpu, 19, {}, 0)[0]", "cut(gpu, 9, {}, 2)[0]"
 
 @pytest.fixture
 def make(tmp_path: Path, built: Path) -> Make:
-    """A function that makes a machine with GPUs."""
+    """A function that creates a machine with GPUs."""
 
     def made(model: models.Model = models.A100) -> Machine:
         return machine(tmp_path, built, model, 2, DRIVER)
@@ -55,7 +55,7 @@ def make(tmp_path: Path, built: Path) -> Make:
     return made
 
 
-def test_the_mode_is_set_at_once_where_nobody_else_is(make: Make) -> None:
+def test_the_mode_changes_immediately_if_no_other_process_uses_the_gpu(make: Make) -> None:
     made = make()
     assert made.run(PRELUDE + "print(json.dumps([mode(gpu, 1), modes(gpu), modes(device(1)[1])]))") == [
         SUCCESS,
@@ -66,7 +66,7 @@ def test_the_mode_is_set_at_once_where_nobody_else_is(make: Make) -> None:
     assert made.run(PRELUDE + "print(json.dumps(modes(gpu)))") == [1, 1]
 
 
-def test_the_mode_waits_for_others_to_leave(make: Make) -> None:
+def test_the_mode_stays_pending_while_other_processes_use_the_gpu(make: Make) -> None:
     made = make()
     seen = made.run(
         PRELUDE
@@ -83,7 +83,7 @@ print(json.dumps([*answers, mode(gpu, 1), modes(gpu)]))
     assert seen == [IN_USE, [0, 1], SUCCESS, [1, 1]]
 
 
-def test_a_model_without_mig_has_none(make: Make) -> None:
+def test_a_model_without_mig_supports_no_mode(make: Make) -> None:
     assert make(models.T4).run(PRELUDE + "print(json.dumps(mode(gpu, 1)))") == NOT_SUPPORTED
 
 
@@ -100,12 +100,12 @@ def test_a_model_without_mig_has_none(make: Make) -> None:
         (["cut(gpu, 3, 0, 0)[0]"], INVALID),
     ],
 )
-def test_instances_lie_where_they_may(make: Make, cuts: list[str], last: int) -> None:
+def test_instances_are_only_created_at_valid_placements(make: Make, cuts: list[str], last: int) -> None:
     codes = make().run(PRELUDE + f"mode(gpu, 1)\nprint(json.dumps([{', '.join(cuts)}]))")
     assert codes == [SUCCESS] * (len(cuts) - 1) + [last]
 
 
-def test_parts_are_devices_with_identities_that_stay(make: Make) -> None:
+def test_mig_devices_have_stable_identities(make: Make) -> None:
     made = make()
     seen = made.run(PRELUDE + "mode(gpu, 1)\ncut(gpu, 9, 4, 2)\ncut(gpu, 19, 0, 0)\nprint(json.dumps(parts(gpu)))")
     assert [(name, gi) for name, _uuid, gi in seen] == [
@@ -117,11 +117,11 @@ def test_parts_are_devices_with_identities_that_stay(make: Make) -> None:
     assert len({uuid for _name, uuid, _gi in [*seen, *other]}) == 3
 
 
-def test_a_container_sees_the_part_whose_nodes_it_has(make: Make) -> None:
+def test_a_container_sees_the_mig_device_whose_nodes_it_has(make: Make) -> None:
     made = make()
     made.run(PRELUDE + "mode(gpu, 1)\ncut(gpu, 9, 4, 2)\ncut(gpu, 19, 0, 0)\nprint(0)")
     caps = made.root / "dev/nvidia-caps"
-    # GPU instance 7 is at 3 + 7 * 9, its compute instance 0 right behind.
+    # Minor of GPU instance 7: 3 + 7 * 9; of its compute instance 0: the next one.
     assert {path.name for path in caps.iterdir()} == {f"nvidia-cap{minor}" for minor in (12, 13, 66, 67)}
     for minor in (12, 13):
         (caps / f"nvidia-cap{minor}").unlink()
@@ -129,7 +129,7 @@ def test_a_container_sees_the_part_whose_nodes_it_has(make: Make) -> None:
     assert seen == ["NVIDIA A100-SXM4-40GB MIG 1g.5gb"]
 
 
-def test_a_part_goes_from_the_inside_out(make: Make) -> None:
+def test_compute_instances_are_destroyed_before_their_gpu_instance(make: Make) -> None:
     made = make()
     seen = made.run(
         PRELUDE
@@ -145,7 +145,7 @@ print(json.dumps([nvml.nvmlGpuInstanceDestroy(gi), mode(gpu, 0), modes(gpu), nvm
     assert not list((made.root / "dev/nvidia-caps").iterdir())
 
 
-def test_the_module_keeps_the_mode_and_no_instance(tmp_path: Path) -> None:
+def test_reloading_the_module_keeps_the_mode_and_no_instance(tmp_path: Path) -> None:
     script = (Path(library.__file__).parent / "driver/module.sh").read_text()
     function = script[script.index("write_mig() {") : script.index("# NVIDIA's tools learn")]
     kept = tmp_path / "lib/mig"

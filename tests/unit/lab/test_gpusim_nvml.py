@@ -1,4 +1,4 @@
-"""The simulated NVML as programs meet it: compiled, loaded by another process, on a scratch machine."""
+"""The simulated NVML, compiled and loaded by another process on a scratch machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Make = Callable[..., Machine]
 
 @pytest.fixture
 def make(tmp_path: Path, built: Path) -> Make:
-    """A function that makes a machine with GPUs."""
+    """A function that creates a machine with GPUs."""
 
     def made(model: models.Model = models.T4, count: int = 4) -> Machine:
         return machine(tmp_path, built, model, count, DRIVER)
@@ -48,18 +48,18 @@ def test_every_declared_function_is_exported(built: Path) -> None:
     assert exported == {*names, "nvmlErrorString"}
 
 
-def test_loads_in_images_with_an_old_c_library(built: Path) -> None:
+def test_the_library_loads_in_images_with_an_old_c_library(built: Path) -> None:
     listed = subprocess.run(["objdump", "-T", built], check=True, text=True, stdout=subprocess.PIPE).stdout
     needed = {tuple(map(int, found.split("."))) for found in re.findall(r"GLIBC_([0-9.]+)", listed)}
     assert max(needed) <= (2, 17)
 
 
-def test_soname_is_the_one_that_programs_open(built: Path) -> None:
+def test_the_soname_is_the_one_that_programs_open(built: Path) -> None:
     listed = subprocess.run(["objdump", "-p", built], check=True, text=True, stdout=subprocess.PIPE).stdout
     assert re.search(r"SONAME\s+libnvidia-ml\.so\.1$", listed, re.MULTILINE)
 
 
-def test_description_arrives_whole(make: Make) -> None:
+def test_all_fields_of_the_description_are_returned(make: Make) -> None:
     made = make(models.A100, 2)
     seen = made.run("""
 nvml.nvmlInit_v2()
@@ -73,7 +73,7 @@ print(json.dumps([
     assert seen == [{key: gpu[key] for key in seen[0]} for gpu in made.gpus]
 
 
-def test_pci_address_and_memory(make: Make) -> None:
+def test_pci_address_and_memory_are_returned(make: Make) -> None:
     seen = make().run("""
 class Pci(ctypes.Structure):
     _fields_ = [("legacy", ctypes.c_char * 16), ("domain", ctypes.c_uint), ("bus", ctypes.c_uint),
@@ -92,7 +92,7 @@ print(json.dumps([pci.bus_id.decode(), pci.legacy.decode(), hex(pci.id), hex(pci
 
 
 @pytest.mark.parametrize(("model", "code", "mode"), [(models.T4, NOT_SUPPORTED, 7), (models.A100, SUCCESS, 0)])
-def test_mig_is_off_or_unknown_to_the_model(make: Make, model: models.Model, code: int, mode: int) -> None:
+def test_mig_is_disabled_or_not_supported_by_the_model(make: Make, model: models.Model, code: int, mode: int) -> None:
     seen = make(model, 1).run("""
 current, pending = ctypes.c_uint(7), ctypes.c_uint(7)
 nvml.nvmlInit_v2()
@@ -102,7 +102,7 @@ print(json.dumps([code, current.value, pending.value]))
     assert seen == [code, mode, mode]
 
 
-def test_versions_are_those_compiled_in(make: Make) -> None:
+def test_versions_are_those_that_were_compiled_in(make: Make) -> None:
     seen = make().run("""
 buffer = ctypes.create_string_buffer(80)
 nvml.nvmlSystemGetNVMLVersion(buffer, 80)
@@ -113,7 +113,7 @@ print(json.dumps([buffer.value.decode(), cuda, nvml.nvmlSystemGetDriverVersion(b
     assert seen == [f"13.{DRIVER}", 13000, SUCCESS, DRIVER]
 
 
-def test_a_container_sees_the_gpu_whose_node_it_has(make: Make) -> None:
+def test_a_container_sees_the_gpus_whose_device_nodes_it_has(make: Make) -> None:
     made = make()
     for index in (0, 1, 3):
         (made.root / "dev" / f"nvidia{index}").unlink()
@@ -127,9 +127,9 @@ print(json.dumps([number("nvmlDeviceGetCount_v2"), text("nvmlDeviceGetUUID", dev
 INIT = "print(json.dumps(nvml.nvmlInit_v2()))"
 
 
-def test_a_node_that_may_not_be_opened_is_an_unknown_error(make: Make) -> None:
+def test_a_device_node_that_cannot_be_opened_is_an_unknown_error(make: Make) -> None:
     made = make()
-    # Any failure but "not there" and "not yours" is what a forbidden device looks like: here a link to itself.
+    # Any error except ENOENT and EPERM means a forbidden device; here the node is a link to itself.
     (made.root / "dev" / "nvidia1").unlink()
     (made.root / "dev" / "nvidia1").symlink_to("nvidia1")
     seen = made.run("nvml.nvmlInit_v2()\nprint(json.dumps([device(0)[0], device(1)[0], device(2)[0]]))")
@@ -139,7 +139,7 @@ def test_a_node_that_may_not_be_opened_is_an_unknown_error(make: Make) -> None:
     assert made.run(INIT) == UNKNOWN
 
 
-def test_without_the_driver_nothing_starts(make: Make) -> None:
+def test_without_a_driver_initialization_fails(make: Make) -> None:
     made = make()
     (made.root / "dev" / "nvidiactl").unlink()
     assert made.run(INIT) == DRIVER_NOT_LOADED
@@ -151,7 +151,7 @@ def test_without_the_driver_nothing_starts(make: Make) -> None:
     assert made.run('print(json.dumps(number("nvmlDeviceGetCount_v2")))') == -UNINITIALIZED
 
 
-def test_the_state_is_found_below_the_root_that_the_library_came_from(make: Make) -> None:
+def test_the_state_is_found_below_the_root_of_the_library(make: Make) -> None:
     made = make()
     libraries = made.root / "driver-root/usr/lib/x86_64-linux-gnu"
     firmware = made.root / f"driver-root/lib/firmware/nvidia/{DRIVER}"
@@ -162,7 +162,7 @@ def test_the_state_is_found_below_the_root_that_the_library_came_from(make: Make
     assert made.run('nvml.nvmlInit_v2()\nprint(json.dumps(number("nvmlDeviceGetCount_v2")))') == 4
 
 
-def test_another_loaded_version_is_a_mismatch(make: Make) -> None:
+def test_another_loaded_driver_version_is_a_mismatch(make: Make) -> None:
     made = make()
     made.write(LATER)
     assert made.run(INIT) == VERSION_MISMATCH
@@ -173,7 +173,7 @@ def test_another_loaded_version_is_a_mismatch(make: Make) -> None:
     assert made.run(INIT) == VERSION_MISMATCH
 
 
-def test_a_lost_gpu_takes_no_other_with_it(make: Make) -> None:
+def test_a_lost_gpu_does_not_affect_the_others(make: Make) -> None:
     made = make()
     made.write(DRIVER, [{"kind": "lost", "gpu": 1, "sequence": 3}])
     seen = made.run(
@@ -189,7 +189,7 @@ def test_a_lost_gpu_takes_no_other_with_it(make: Make) -> None:
         (models.A100, "rows(device(i)[1])"),
     ],
 )
-def test_bad_memory_waits_for_a_reset(make: Make, model: models.Model, script: str) -> None:
+def test_faulty_memory_is_pending_until_a_reset(make: Make, model: models.Model, script: str) -> None:
     made = make(model)
     made.write(DRIVER, [{"kind": "pending", "gpu": 1, "sequence": 3}])
     seen = made.run(f"""
@@ -202,7 +202,7 @@ print(json.dumps([{script} for i in (0, 1)]))""")
     assert seen == [0, 1]
 
 
-def test_a_gpu_is_lost_while_it_is_used(make: Make) -> None:
+def test_a_gpu_can_be_lost_while_it_is_in_use(make: Make) -> None:
     made = make()
     seen = made.run("""
 nvml.nvmlInit_v2()
@@ -214,7 +214,7 @@ state.write_text(json.dumps(changed))
 print(json.dumps([before, text("nvmlDeviceGetName", handle), text("nvmlDeviceGetName", device(0)[1]),
                   text("nvmlDeviceGetUUID", handle), number("nvmlDeviceGetMinorNumber", handle)]))
 """)
-    # Who it is was learned before: the device plugin needs that to take one GPU out, not all.
+    # The identity was cached before: the device plugin needs it to remove only this GPU.
     assert seen == ["Tesla T4", GPU_IS_LOST, "Tesla T4", made.gpus[1]["uuid"], 1]
 
 
@@ -238,7 +238,7 @@ for index in (0, 1):
 """
 
 
-def test_an_xid_wakes_who_waits_for_it(make: Make) -> None:
+def test_an_xid_wakes_a_process_that_waits_for_events(make: Make) -> None:
     code, xid, right_device, late = make().run(
         EVENTS
         + """
@@ -251,7 +251,7 @@ print(json.dumps([code, xid, where == device(1)[1].value, time.monotonic() - sta
     assert (code, xid, right_device, late) == (SUCCESS, 48, True, False)
 
 
-def test_each_fault_is_told_once_and_in_order(make: Make) -> None:
+def test_each_fault_is_delivered_once_and_in_order(make: Make) -> None:
     made = make()
     made.write(DRIVER, [{"kind": "xid", "gpu": 0, "xid": 13, "sequence": 5}])
     seen = made.run(
@@ -264,11 +264,12 @@ fault(kind="xid", gpu=3, xid=62, sequence=8)
 print(json.dumps([first[:1], wait(events, 100)[:2], wait(events, 100)[:2], wait(events, 100)[:1]]))
 """
     )
-    # Older than the event set: untold. Then by number, a lost GPU as Xid 79. GPU 3 was never registered.
+    # Faults older than the event set are not delivered; others come in order of number, a lost GPU as Xid 79. GPU 3 was
+    # not registered.
     assert seen == [[TIMEOUT], [SUCCESS, 31], [SUCCESS, 79], [TIMEOUT]]
 
 
-def test_a_half_written_state_is_waited_for(make: Make) -> None:
+def test_a_partly_written_state_is_read_again(make: Make) -> None:
     seen = make().run("""
 nvml.nvmlInit_v2()
 whole = state.read_text()
@@ -279,7 +280,7 @@ print(json.dumps(text("nvmlDeviceGetName", device(3)[1])))
     assert seen == "Tesla T9"
 
 
-def test_a_driver_in_use_is_locked(make: Make) -> None:
+def test_a_driver_in_use_holds_a_lock(make: Make) -> None:
     seen = make().run("""
 import fcntl
 def free():
@@ -298,6 +299,6 @@ print(json.dumps(answers))
     assert seen == [True, False, False, True]
 
 
-def test_unknown_driver_version_names_those_there_are() -> None:
+def test_an_unknown_driver_version_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(DepotError, match=rf"570\.1.*{DRIVER}, {LATER}"):
         library.library("570.1")

@@ -1,4 +1,4 @@
-"""The simulated driver in NVIDIA's packages: every set of packages that upstream names brings a driver that works."""
+"""The simulated driver in NVIDIA's packages: every documented set of packages installs a working driver."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from upstream.lock import Package, Repository, load
 
 OLD, NEW, NEWEST = "580.178.04", "595.91.07", "615.71.09"
 CUDA = [each for each in load().repositories.values() if each.name.startswith("cuda-")]
-# What works on a host: without one of them nvidia-smi has nothing to show, or no module to load.
+# The components of a working driver: without one of them, nvidia-smi shows nothing, or no module can be loaded.
 WHOLE = {"library", "smi", "kernel-common", "source", "dkms", "firmware", "modprobe"}
-# What a playbook asks for, by kind of repository and naming scheme.
+# The packages that playbooks request, by kind of repository and naming scheme.
 ENTRANCES = {
     ("ubuntu", OLD): [
         ["nvidia-open-580"],
@@ -48,7 +48,7 @@ CASES = [
 
 
 def of_driver(repository: Repository, version: str) -> dict[str, Package]:
-    """The packages of a repository by name; of the driver only those of one version."""
+    """The packages of a repository by name; driver packages only of one version."""
     others = [release for release in library.DRIVERS if release != version]
     return {
         package.name: package
@@ -60,7 +60,9 @@ def of_driver(repository: Repository, version: str) -> dict[str, Package]:
 @pytest.mark.parametrize(
     ("repository", "version", "wanted"), CASES, ids=[f"{one.name}-{two}-{three[0]}" for one, two, three in CASES]
 )
-def test_what_is_asked_for_brings_the_whole_driver(repository: Repository, version: str, wanted: list[str]) -> None:
+def test_the_requested_packages_install_the_whole_driver(
+    repository: Repository, version: str, wanted: list[str]
+) -> None:
     known = of_driver(repository, version)
     pending, seen = list(wanted), set()
     found: set[str] = set()
@@ -75,7 +77,7 @@ def test_what_is_asked_for_brings_the_whole_driver(repository: Repository, versi
     assert found >= WHOLE
 
 
-def test_the_repositories_hold_the_branches_that_upstream_gives_them() -> None:
+def test_the_repositories_contain_the_same_driver_branches_as_upstreams() -> None:
     assert {repository.name for repository, version, _ in CASES if version == OLD} == {
         "cuda-debian12",
         "cuda-ubuntu2204",
@@ -85,7 +87,7 @@ def test_the_repositories_hold_the_branches_that_upstream_gives_them() -> None:
 
 
 @pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)
-def test_no_part_of_the_driver_is_an_unknown_name(repository: Repository) -> None:
+def test_all_driver_packages_are_known_to_the_simulation(repository: Repository) -> None:
     unknown = {
         package.name
         for package in repository.packages
@@ -95,26 +97,26 @@ def test_no_part_of_the_driver_is_an_unknown_name(repository: Repository) -> Non
 
 
 @pytest.mark.parametrize("repository", CUDA, ids=lambda each: each.name)
-def test_one_file_has_one_owner_at_a_time(repository: Repository) -> None:
+def test_packages_with_the_same_files_conflict(repository: Repository) -> None:
     for found in catalog.debs([repository], [])[repository.name]:
         for name in virtual(parts(found.entry.name, found.entry.version) or ()):
             for field in ("Provides", "Conflicts", "Replaces"):
                 assert name in found.fields[field].split(", "), found.filename
 
 
-def test_parts_go_by_the_name() -> None:
+def test_components_are_derived_from_the_package_name() -> None:
     assert parts("libnvidia-compute-580", f"{OLD}-1ubuntu1") == ("library",)
     assert parts("libnvidia-compute", f"{NEW}-1ubuntu1") == ("library", "smi")
     assert parts("nvidia-dkms-580-open", f"{OLD}-1ubuntu1") == ("dkms",)
     assert parts("nvidia-driver-580-open", f"{OLD}-1ubuntu1") == ()
     assert parts("nvidia-driver-pinning-595.91.07", f"{NEW}-1") == ("pin:595.91.07",)
     assert parts("nvlsm", "2025.10.14-1") is None
-    # From 615 the proprietary modules are gone.
+    # Proprietary modules end with branch 610.
     assert parts("nvidia-kernel-dkms", f"{NEW}-1") == ("source:proprietary", "dkms")
     assert parts("nvidia-kernel-dkms", f"{NEWEST}-1") == ()
 
 
-def test_a_driver_that_is_not_simulated_is_left_out_and_anything_else_is_a_placeholder() -> None:
+def test_a_driver_that_is_not_simulated_is_omitted_and_other_packages_are_placeholders() -> None:
     assert driver_content("nvidia-open", "590.48.01-1", "debian13") is None
     assert driver_content("libnvidia-ml1", "590.48.01-1", "debian13") is None
     pinning = driver_content("nvidia-driver-pinning-610", "610-1ubuntu1", "ubuntu2404")
@@ -125,7 +127,7 @@ def test_a_driver_that_is_not_simulated_is_left_out_and_anything_else_is_a_place
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands in for nvidia-smi, which is nothing to test packing with."""
+    """Replaces nvidia-smi, whose build is not needed to test packing."""
     made = tmp_path / "smi" / "nvidia-smi"
     made.parent.mkdir()
     made.write_text("#!/bin/sh\necho nvidia-smi\n")
@@ -135,7 +137,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def packed(repository: str, version: str) -> list[Deb]:
-    """The packages of one driver, packed; library and modules are compiled for it."""
+    """The packages of one driver; library and modules are compiled for it."""
     wanted = load().repositories[repository]
     found = [
         each
@@ -155,7 +157,7 @@ def _dpkg(*argv: str | Path) -> str:
 
 
 @pytest.mark.parametrize("repository", ["cuda-debian13", "cuda-ubuntu2404"])
-def test_packed_packages_hold_the_driver_and_say_what_they_are(
+def test_packed_packages_contain_the_driver_and_are_described_as_simulated(
     lab_cache: Path, program: Path, monkeypatch: pytest.MonkeyPatch, repository: str
 ) -> None:
     built = lab_cache / f"libnvidia-ml.so.{NEW}"
@@ -189,7 +191,7 @@ def test_packed_packages_hold_the_driver_and_say_what_they_are(
         ("nvidia-driver-pinning-595.91.07", "595.91.07-1ubuntu1", "Pin: version 595.91.07-*\nPin-Priority: 1000"),
     ],
 )
-def test_pinning_prefers_its_version_even_downwards(name: str, version: str, line: str) -> None:
+def test_pinning_prefers_its_version_even_for_a_downgrade(name: str, version: str, line: str) -> None:
     content = driver_content(name, version, "ubuntu2404")
     assert content is not None
     text = str(content.fill().files["/etc/apt/preferences.d/nvidia-driver-pin"])
@@ -197,12 +199,12 @@ def test_pinning_prefers_its_version_even_downwards(name: str, version: str, lin
     assert re.search(r"^Package: .*\blibcuda1\b", text)
 
 
-def test_unknown_distribution_is_named() -> None:
+def test_an_unknown_distribution_is_named() -> None:
     with pytest.raises(DepotError, match=r"rhel9.*debian12, debian13, ubuntu2204"):
         driver_content("nvidia-driver-cuda", f"{OLD}-1", "rhel9")
 
 
-def test_shell_scripts_are_well_formed() -> None:
+def test_shell_scripts_are_valid() -> None:
     scripts = sorted((Path(driver_debs.__file__).parent / "driver").glob("*.sh"))
     assert len(scripts) == 7
     for script in scripts:

@@ -1,4 +1,4 @@
-"""The stand-in of the CUDA sample image: what it holds, and what its program says with and without GPUs."""
+"""The stand-in for the CUDA sample image: its content, and its program's output with and without GPUs."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def gpus(tmp_path: Path, context: Path) -> Machine:
 
 
 def run(context: Path, made: Machine | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the image's program as its container would."""
+    """Run the image's program as in its container."""
     variables = {**made.environment, "LD_LIBRARY_PATH": str(made.library.parent)} if made else {}
     return subprocess.run(
         [context / "rootfs/cuda-samples/sample"], env={**os.environ, **variables}, capture_output=True, text=True
     )
 
 
-def test_context_is_complete(context: Path) -> None:
+def test_the_build_context_is_complete(context: Path) -> None:
     rootfs = context / "rootfs"
     for program in ("usr/bin/sh", "usr/bin/sleep", "cuda-samples/vectorAdd"):
         assert os.access(rootfs / program, os.X_OK)
@@ -73,7 +73,7 @@ def test_gpus_are_named_and_the_test_passes(context: Path, gpus: Machine) -> Non
         (("nvidia0",), "595.91.07", "system has unsupported display driver / cuda driver combination"),
     ],
 )
-def test_without_a_usable_gpu_it_fails_as_the_real_one(
+def test_without_a_usable_gpu_it_fails_like_the_real_sample(
     context: Path, gpus: Machine, nodes: tuple[str, ...], driver: str, words: str
 ) -> None:
     for node in (gpus.root / "dev").glob("nvidia?"):
@@ -86,7 +86,7 @@ def test_without_a_usable_gpu_it_fails_as_the_real_one(
     assert "PASSED" not in done.stdout
 
 
-def test_without_the_library_there_is_no_driver(context: Path) -> None:
+def test_without_the_library_it_reports_a_missing_driver(context: Path) -> None:
     done = run(context)
     assert done.returncode == 1
     assert "CUDA driver version is insufficient" in done.stderr

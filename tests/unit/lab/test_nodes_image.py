@@ -1,4 +1,4 @@
-"""Shapes of nodes: what a Debian says of itself that stands in for an Ubuntu."""
+"""Node images: how a Debian image presents itself as Ubuntu."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(path: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("system", SHAPED)
-def test_a_shaped_node_says_that_it_is_that_ubuntu(
+def test_a_node_that_simulates_ubuntu_presents_itself_as_that_release(
     system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     diverted = []
@@ -38,11 +38,11 @@ def test_a_shaped_node_says_that_it_is_that_ubuntu(
     assert diverted == ["/usr/lib/os-release"]
 
 
-def test_each_system_has_a_debian_and_upstreams_repositories() -> None:
+def test_each_system_has_a_debian_base_and_upstreams_repositories() -> None:
     assert set(image._CODENAMES) == set(SYSTEMS)
     assert set(image._SHAPES) == set(SHAPED)
     for distribution in DISTRIBUTIONS.values():
         for family in ("docker", "cuda", "container-toolkit", "kubernetes-v1.36"):
             assert load().repository(family, distribution)
-    # apt of 26.04 verifies with sqv, as trixie's does.
+    # apt of 26.04 verifies with sqv, like that of Debian 13.
     assert image._CODENAMES["ubuntu2604-shaped"] == "trixie"

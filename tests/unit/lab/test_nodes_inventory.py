@@ -1,4 +1,4 @@
-"""lab.ini, read back by Ansible itself."""
+"""The generated lab.ini, parsed by Ansible itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return read_back(inventory.render("lab", load_spec(DEFAULT), addresses, Path("/cache/labs/lab"), DEPOT), directory)
 
 
-def test_groups_and_addresses(listed: dict[str, Any]) -> None:
+def test_hosts_are_in_their_groups_with_their_addresses(listed: dict[str, Any]) -> None:
     assert listed["control_plane"]["hosts"] == ["cp1"]
     assert listed["workers"]["hosts"] == ["gpu1", "gpu2"]
     hosts = listed["_meta"]["hostvars"]
@@ -50,7 +50,7 @@ def test_groups_and_addresses(listed: dict[str, Any]) -> None:
     assert [hosts[name].get("cluster_expected_gpus") for name in ("cp1", "gpu1", "gpu2")] == [None, 4, 2]
 
 
-def test_structured_values_are_lists_and_mappings_not_text(listed: dict[str, Any]) -> None:
+def test_structured_values_are_parsed_as_lists_and_mappings(listed: dict[str, Any]) -> None:
     host = listed["_meta"]["hostvars"]["gpu1"]
     assert host["kubeadm_kubelet_configuration"]["failCgroupV1"] is False
     assert host["kubeadm_kube_proxy_configuration"] == {"conntrack": {"maxPerCore": 0}}
@@ -70,7 +70,7 @@ def test_structured_values_are_lists_and_mappings_not_text(listed: dict[str, Any
     assert host["ansible_become"] is True
 
 
-def test_sources_lie_in_the_depot_as_they_do_upstream(listed: dict[str, Any]) -> None:
+def test_repositories_have_the_same_paths_in_the_depot_as_upstream(listed: dict[str, Any]) -> None:
     host = listed["_meta"]["hostvars"]["cp1"]
     assert host["kubeadm_repository_url"] == "http://10.198.0.2/pkgs.k8s.io/core:/stable:"
     assert host["containerd_repository_url"] == "http://10.198.0.2/download.docker.com/linux"
@@ -79,7 +79,7 @@ def test_sources_lie_in_the_depot_as_they_do_upstream(listed: dict[str, Any]) ->
 
 
 def contents() -> Contents:
-    """The depot's own key for each repository; those that are one key upstream are one here."""
+    """The depot's own key for each repository. Repositories that share a key upstream share one here."""
     keys = {found.name: f"{found.key.fingerprint[::-1]}" for found in load().repositories.values()}
     return Contents(keys, {"registry.k8s.io/pause:3.10.2": "sha256:" + "1" * 64})
 
@@ -99,12 +99,12 @@ def test_keys_and_digests_are_the_depots_own(tmp_path: Path) -> None:
         assert hosts[name]["kubeadm_repository_key_fingerprints"] == [own["kubernetes-v1.36"]]
         assert hosts[name]["nvidia_container_toolkit_repository_key_fingerprints"] == [own["container-toolkit"]]
         assert hosts[name]["cluster_image_digests"] == contents().digests
-    # What all nodes have in common is said once.
+    # Variables that are equal for all nodes are written once.
     assert text.count("kubeadm_repository_key_fingerprints") == 1
     assert text.count("nvidia_driver_repository_key_fingerprints") == len(systems)
 
 
-def test_a_lab_of_one_system_has_its_keys_once(tmp_path: Path) -> None:
+def test_a_lab_with_one_system_lists_its_keys_once(tmp_path: Path) -> None:
     spec, _ = read({"nodes": [{"name": "n", "os": "debian13", "groups": ["workers"]}]})
     text = inventory.render("x", spec, {"n": "10.0.0.1"}, tmp_path, DEPOT, contents())
     assert text.count("nvidia_driver_repository_key_fingerprints") == 1
@@ -112,7 +112,7 @@ def test_a_lab_of_one_system_has_its_keys_once(tmp_path: Path) -> None:
     assert found["nvidia_driver_repository_key_fingerprints"] == [contents().fingerprints["cuda-debian13"]]
 
 
-def test_a_spec_may_change_keys_for_all_nodes_and_for_one(tmp_path: Path) -> None:
+def test_a_spec_can_override_keys_for_all_nodes_and_for_one(tmp_path: Path) -> None:
     name = "nvidia_driver_repository_key_fingerprints"
     nodes: list[dict[str, Any]] = [
         {"name": "a", "os": "debian12", "groups": ["workers"]},
@@ -132,7 +132,7 @@ def test_host_keys_are_checked_strictly_against_the_labs_own_file(listed: dict[s
     assert host["ansible_user"] == "gpulab"
 
 
-def test_values_of_a_spec_arrive_as_they_were_written(tmp_path: Path) -> None:
+def test_values_of_a_spec_are_unchanged(tmp_path: Path) -> None:
     odd = {
         "a_text": 'it\'s # no "comment"; = [x]',
         "a_number_as_text": "1.30",
@@ -154,7 +154,7 @@ def test_values_of_a_spec_arrive_as_they_were_written(tmp_path: Path) -> None:
     assert "kubeadm_repository_url" not in values
 
 
-def test_a_spec_may_change_what_the_lab_sets(tmp_path: Path) -> None:
+def test_a_spec_can_override_variables_of_the_lab(tmp_path: Path) -> None:
     node = {"name": "n", "os": "debian12", "groups": ["workers"]}
     spec, _ = read({"nodes": [node], "vars": {"kubeadm_repository_url": "http://other"}})
     text = inventory.render("x", spec, {"n": "10.0.0.1"}, tmp_path, DEPOT)
@@ -162,13 +162,13 @@ def test_a_spec_may_change_what_the_lab_sets(tmp_path: Path) -> None:
     assert read_back(text, tmp_path)["_meta"]["hostvars"]["n"]["kubeadm_repository_url"] == "http://other"
 
 
-def test_ssh_takes_a_path_with_spaces(tmp_path: Path) -> None:
+def test_ssh_options_support_a_path_with_spaces(tmp_path: Path) -> None:
     options = inventory.ssh_options(tmp_path / "with space")
     done = subprocess.run(["ssh", "-G", *options, "localhost"], capture_output=True, text=True, check=True)
     assert f"userknownhostsfile {tmp_path / 'with space' / 'known_hosts'}" in done.stdout
 
 
-def test_only_the_generated_file_of_the_same_lab_is_ones_own() -> None:
+def test_only_the_generated_file_of_the_same_lab_belongs_to_it() -> None:
     text = inventory.render("lab", load_spec(DEFAULT), dict.fromkeys(["cp1", "gpu1", "gpu2"], "x"), Path("/d"), {})
     assert inventory.belongs_to(text, "lab")
     assert not inventory.belongs_to(text, "la")

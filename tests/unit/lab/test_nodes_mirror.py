@@ -1,4 +1,4 @@
-"""Finding Debian's mirror in apt configurations as they are out there."""
+"""Finding Debian's mirror in real-world apt configurations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def apt(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_deb822_with_comments_folded_lines_and_a_disabled_stanza(apt: Path) -> None:
+def test_deb822_sources_with_comments_folded_lines_and_a_disabled_stanza_are_read(apt: Path) -> None:
     (apt / "sources.list.d" / "debian.sources").write_text(
         """# written by the installer
 Types: deb deb-src
@@ -62,7 +62,7 @@ Components: main
     assert mirror.find(apt=apt) == Mirror("http://mirror.example/debian", "http://mirror.example/debian-security")
 
 
-def test_one_line_sources_with_options_and_other_peoples_repositories(apt: Path) -> None:
+def test_one_line_sources_with_options_and_third_party_repositories_are_read(apt: Path) -> None:
     (apt / "sources.list").write_text(
         """
 # deb http://commented.example/debian bookworm main
@@ -78,13 +78,13 @@ deb http://security.example/debian-security trixie-security main
     )
 
 
-def test_ubuntu_has_none_and_the_error_says_what_to_do(apt: Path) -> None:
+def test_on_ubuntu_the_error_names_the_option(apt: Path) -> None:
     (apt / "sources.list").write_text("deb http://archive.example/ubuntu noble main universe\n")
     with pytest.raises(LabError, match="--debian-mirror URL"):
         mirror.find(apt=apt)
 
 
-def test_only_an_address_can_be_chosen(apt: Path) -> None:
+def test_the_option_must_be_an_http_address(apt: Path) -> None:
     with pytest.raises(LabError, match="must be an http or https address"):
         mirror.find("mirror.example/debian", apt)
 
@@ -105,16 +105,18 @@ def server(tmp_path: Path) -> Iterator[str]:
     served.shutdown()
 
 
-def test_the_security_archive_is_taken_where_the_chosen_mirror_has_it(server: str, apt: Path) -> None:
+def test_the_security_archive_comes_from_the_chosen_mirror_if_it_has_one(server: str, apt: Path) -> None:
     assert mirror.find(f"{server}/debian/", apt) == Mirror(f"{server}/debian", f"{server}/debian-security")
 
 
-def test_without_a_security_archive_there_is_no_source_for_it(server: str, apt: Path) -> None:
+def test_without_a_security_archive_no_source_is_written_for_it(server: str, apt: Path) -> None:
     found = mirror.find(f"{server}/elsewhere/debian", apt)
     assert found == Mirror(f"{server}/elsewhere/debian")
     assert "security" not in found.sources("trixie")
 
 
-def test_the_environment_chooses_as_the_option_does(monkeypatch: pytest.MonkeyPatch, server: str, apt: Path) -> None:
+def test_the_environment_variable_selects_the_mirror_like_the_option(
+    monkeypatch: pytest.MonkeyPatch, server: str, apt: Path
+) -> None:
     monkeypatch.setenv(MIRROR_VARIABLE, f"{server}/debian")
     assert mirror.find(apt=apt).archive == f"{server}/debian"

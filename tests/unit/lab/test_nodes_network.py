@@ -16,21 +16,21 @@ def first(taken: list[str], count: int = 1) -> list[str]:
     return [str(subnet) for subnet in itertools.islice(network.free(network.parsed(taken)), count)]
 
 
-def test_subnets_are_24s_that_overlap_with_nothing() -> None:
+def test_subnets_are_24s_that_do_not_overlap_with_any_network() -> None:
     assert first([]) == ["10.198.0.0/24"]
     assert first(["10.198.0.77", "10.198.1.128/25", "10.198.2.0/23"]) == ["10.198.4.0/24"]
     assert first(["10.0.0.0/8"]) == ["172.30.0.0/24"]
     assert first(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]) == []
 
 
-def test_what_is_no_network_is_passed_over_and_so_is_the_default_route() -> None:
+def test_invalid_networks_and_the_default_route_are_ignored() -> None:
     assert network.parsed(["default", "0.0.0.0/0", "", "fd00::/8", "broadcast", "10.1.2.3", "10.1.0.0/16"]) == [
         network.Network("10.1.2.3/32"),
         network.Network("10.1.0.0/16"),
     ]
 
 
-def test_addresses_of_a_subnet() -> None:
+def test_addresses_of_a_subnet_are_derived() -> None:
     assert network.address("10.198.7.0/24", network.DEPOT_HOST) == "10.198.7.2"
     assert network.address("10.198.7.0/24", network.FIRST_NODE) == "10.198.7.11"
 
@@ -38,7 +38,7 @@ def test_addresses_of_a_subnet() -> None:
 def test_routes_addresses_and_networks_of_the_machine_are_avoided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lab_cache: Path
 ) -> None:
-    # Podman's network 10.198.1, a VPN's route 10.198.2/23 in some table, an address 10.198.0.9 without a route.
+    # Podman's network 10.198.1, a VPN's route 10.198.2/23 in some table, and an address 10.198.0.9 without a route.
     _program(
         tmp_path / "ip",
         f"""case "$*" in
@@ -55,7 +55,7 @@ case "$*" in
 esac""",
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    # The first free one is refused by podman, the second is avoided as it was asked for.
+    # podman refuses the first free subnet; the second is avoided as requested.
     assert network.create("gpulab-a", "a", avoid=["10.198.5.0/24"], internal=True) == "10.198.6.0/24"
     said = (tmp_path / "said").read_text()
     assert "--gateway=10.198.6.1 --label=gpulab.lab=a --internal gpulab-a" in said

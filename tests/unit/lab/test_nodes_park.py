@@ -1,4 +1,4 @@
-"""up and down, driven through a podman that only remembers what it made and fails when it is told to."""
+"""`up` and `down` with a fake podman that remembers what was created and fails on request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ nodes:
 
 
 class Podman:
-    """Takes the place of lab.nodes.podman.run and remembers what was made."""
+    """Replaces lab.nodes.podman.run and remembers what was created."""
 
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
@@ -61,7 +61,7 @@ class Podman:
 
     @staticmethod
     def _listed(name: str, about: dict[str, Any]) -> dict[str, Any]:
-        # The process that a container with this id would run in is this one.
+        # The process of a container with this ID is this test's process.
         identity = "not in its control group" if about.get("killed") else "/"
         return {"Names": [name], "State": about["state"], "Id": identity, "Pid": os.getpid()}
 
@@ -97,7 +97,7 @@ def podman(tmp_path: Path, lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     fake = Podman()
     monkeypatch.setattr(podman_module, "run", fake.run)
     monkeypatch.setattr(podman_module, "answers", lambda *_: (0, "running"))
-    # What needs root or the network is tried on a real lab.
+    # Functions that need root or the network are tested on a real lab.
     monkeypatch.setattr(system, "require", lambda: None)
     monkeypatch.setattr(system, "require_podman", lambda: None)
     monkeypatch.setattr(serve, "detach", lambda _network: None)
@@ -118,7 +118,7 @@ def up(podman: Podman, tmp_path: Path) -> Callable[..., state.State]:
     return bring
 
 
-def test_up_makes_labelled_nodes_and_an_inventory_that_only_its_owner_reads(
+def test_up_creates_labelled_nodes_and_an_inventory_that_only_its_owner_can_read(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     known = up()
@@ -135,9 +135,7 @@ def test_up_makes_labelled_nodes_and_an_inventory_that_only_its_owner_reads(
     ]
 
 
-def test_a_multi_homed_node_has_the_network_that_leads_nowhere_first(
-    up: Callable[..., state.State], podman: Podman
-) -> None:
+def test_a_node_with_two_networks_has_the_isolated_one_first(up: Callable[..., state.State], podman: Podman) -> None:
     up()
     argv = podman.containers["gpulab-t-w1"]["argv"]
     assert [a for a in argv if a.startswith("--network=")] == [
@@ -148,7 +146,7 @@ def test_a_multi_homed_node_has_the_network_that_leads_nowhere_first(
     assert "--internal" in created
 
 
-def test_nodes_get_no_capability_that_reaches_the_machine(up: Callable[..., state.State], podman: Podman) -> None:
+def test_nodes_get_no_capability_that_affects_the_machine(up: Callable[..., state.State], podman: Podman) -> None:
     up()
     for entry in podman.containers.values():
         assert "--privileged" not in entry["argv"]
@@ -170,7 +168,7 @@ def test_up_on_a_running_lab_changes_nothing(up: Callable[..., state.State], pod
 
 
 @pytest.mark.parametrize("broken", ["network create", "volume create", "create", "cp", "start gpulab-t-w1"])
-def test_up_after_an_interrupted_up_completes(up: Callable[..., state.State], podman: Podman, broken: str) -> None:
+def test_up_completes_an_interrupted_up(up: Callable[..., state.State], podman: Podman, broken: str) -> None:
     podman.fail = broken
     with pytest.raises(DepotError, match="told to fail"):
         up()
@@ -181,7 +179,7 @@ def test_up_after_an_interrupted_up_completes(up: Callable[..., state.State], po
     assert len(podman.made["volume"]) == 8
 
 
-def test_a_node_that_was_ready_survives_the_failure_of_another(up: Callable[..., state.State], podman: Podman) -> None:
+def test_a_ready_node_is_kept_if_another_one_fails(up: Callable[..., state.State], podman: Podman) -> None:
     podman.fail = "start gpulab-t-w1"
     with pytest.raises(DepotError):
         up()
@@ -191,7 +189,7 @@ def test_a_node_that_was_ready_survives_the_failure_of_another(up: Callable[...,
     assert [argv[1] for argv in podman.calls if argv[0] == "start"] == ["gpulab-t-w1"]
 
 
-def test_a_node_that_stopped_is_started_and_one_that_vanished_is_made_again(
+def test_a_stopped_node_is_started_and_a_missing_one_is_created_again(
     up: Callable[..., state.State], podman: Podman
 ) -> None:
     up()
@@ -203,7 +201,7 @@ def test_a_node_that_stopped_is_started_and_one_that_vanished_is_made_again(
     assert {entry["state"] for entry in podman.containers.values()} == {"running"}
 
 
-def test_a_spec_with_one_node_more_adds_that_node_only(
+def test_a_spec_with_another_node_only_adds_that_node(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     up()
@@ -234,7 +232,7 @@ def test_a_spec_that_contradicts_the_running_lab_is_refused(up: Callable[..., st
     assert podman.changes() == []
 
 
-def test_down_removes_what_is_the_labs_and_nothing_else(
+def test_down_removes_everything_of_the_lab_and_nothing_else(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     up("t-w1")
@@ -253,7 +251,9 @@ def test_down_removes_what_is_the_labs_and_nothing_else(
     assert state.names() == ["t-w1"]
 
 
-def test_down_works_without_the_state_and_twice(up: Callable[..., state.State], podman: Podman, tmp_path: Path) -> None:
+def test_down_works_without_the_state_file_and_repeatedly(
+    up: Callable[..., state.State], podman: Podman, tmp_path: Path
+) -> None:
     up()
     (tmp_path / "cache/labs/t/state.json").write_text("{half")
     assert park.down("t") is True
@@ -261,7 +261,7 @@ def test_down_works_without_the_state_and_twice(up: Callable[..., state.State], 
     assert park.down("t") is False
 
 
-def test_down_leaves_an_inventory_that_somebody_else_wrote(
+def test_down_keeps_an_inventory_that_it_did_not_generate(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     up()
@@ -270,7 +270,7 @@ def test_down_leaves_an_inventory_that_somebody_else_wrote(
     assert (tmp_path / "t.ini").exists()
 
 
-def test_up_never_replaces_a_file_that_somebody_else_wrote(
+def test_up_never_replaces_a_file_that_it_did_not_generate(
     up: Callable[..., state.State], podman: Podman, tmp_path: Path
 ) -> None:
     (tmp_path / "t.ini").write_text("[workers]\nmine\n")
@@ -288,7 +288,7 @@ def test_up_never_replaces_a_file_that_somebody_else_wrote(
         (["--spec", "spec.yml", "--name", "A"], "--name"),
     ],
 )
-def test_build_finds_what_up_would_refuse_before_it_builds(
+def test_build_fails_before_building_for_what_up_would_refuse(
     options: list[str], words: str, lab_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -302,7 +302,7 @@ def test_build_finds_what_up_would_refuse_before_it_builds(
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "a/b", "-a", "depot", "x" * 40])
-def test_odd_names_are_refused(up: Callable[..., state.State], name: str) -> None:
+def test_invalid_names_are_refused(up: Callable[..., state.State], name: str) -> None:
     with pytest.raises(LabError, match="--name"):
         up(name)
 
@@ -311,7 +311,7 @@ def test_two_labs_have_different_subnets(up: Callable[..., state.State]) -> None
     assert up("a").subnets["main"] != up("b").subnets["main"]
 
 
-def test_names_of_two_labs_that_come_to_the_same_never_remove_each_other(podman: Podman, lab_cache: Path) -> None:
+def test_labs_with_similar_names_never_remove_each_other(podman: Podman, lab_cache: Path) -> None:
     podman.containers["gpulab-a-b-c"] = {"lab": "a-b", "state": "running"}
     podman.made["volume"]["gpulab-a-b-c-etcd"] = {"lab": "a-b"}
     machine.remove("a", "b-c")
@@ -319,5 +319,5 @@ def test_names_of_two_labs_that_come_to_the_same_never_remove_each_other(podman:
     assert "gpulab-a-b-c-etcd" in podman.made["volume"]
 
 
-def test_the_nodes_addresses_begin_where_the_contract_says() -> None:
+def test_addresses_of_nodes_start_after_those_of_the_depot() -> None:
     assert (network.DEPOT_HOST, network.FIRST_NODE) == (2, 11)

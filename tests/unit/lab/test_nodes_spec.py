@@ -1,4 +1,4 @@
-"""Spec files: what they may say, and that everything that is wrong is said at once."""
+"""Spec files: their keys and values, and complete error messages."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def test_the_default_is_a_control_plane_and_two_gpu_hosts() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DEFAULT.parent.glob("*.yml")), ids=lambda path: path.stem)
-def test_every_spec_of_the_lab_is_right_and_survives_being_stored(path: Path) -> None:
+def test_every_spec_of_the_lab_is_valid_and_can_be_stored_and_read_back(path: Path) -> None:
     spec = load(path)
     assert read(spec.as_dict()) == (spec, [])
 
 
-def test_all_errors_are_told_at_once(tmp_path: Path) -> None:
+def test_all_errors_are_reported_together(tmp_path: Path) -> None:
     path = tmp_path / "bad.yml"
     path.write_text(
         """
@@ -66,7 +66,7 @@ nodes:
 @pytest.mark.parametrize(
     ("text", "said"), [("a: [", "this is no YAML"), ("- 1", "a mapping"), ("nodes: []", "at least one")]
 )
-def test_a_file_that_is_no_spec_is_one_clear_error(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_not_a_spec_is_one_clear_error(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "spec.yml"
     path.write_text(text)
     with pytest.raises(LabError, match=said):
@@ -78,7 +78,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load(tmp_path / "nowhere.yml")
 
 
-def test_true_is_no_number_of_gpus_or_networks() -> None:
+def test_true_is_not_accepted_as_a_number_of_gpus_or_networks() -> None:
     problems = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"], "extra_networks": True}]})[1]
     assert problems == ["node a: extra_networks must be 0 or 1, not True"]
 
@@ -88,7 +88,7 @@ def untidy(**keys: object) -> tuple[Untidy, list[str]]:
     return spec.nodes[0].untidy, problems
 
 
-def test_a_node_is_tidy_by_default_and_stored_as_before() -> None:
+def test_by_default_a_node_is_tidy_and_its_stored_form_has_no_untidy_keys() -> None:
     spec = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"]}]})[0]
     assert spec.nodes[0].untidy == Untidy()
     assert spec.nodes[0].hardware() == {"os": "debian12", "gpus": None, "extra_networks": 0}
@@ -112,7 +112,7 @@ ALL = {
 }
 
 
-def test_every_untidy_key_is_read_stored_and_part_of_what_cannot_change() -> None:
+def test_every_untidy_key_is_read_stored_and_cannot_change_on_a_running_lab() -> None:
     assert set(ALL) == set(vars(Untidy()))
     chosen, problems = untidy(extra_networks=1, **ALL)
     assert problems == []
@@ -154,7 +154,7 @@ def test_every_untidy_key_is_read_stored_and_part_of_what_cannot_change() -> Non
         ("gpus", {"model": ["Tesla T4"], "count": 1}, "not ['Tesla T4']"),
     ],
 )
-def test_an_untidy_key_with_another_value_is_named(key: str, value: object, said: str) -> None:
+def test_an_untidy_key_with_an_invalid_value_is_named(key: str, value: object, said: str) -> None:
     (problem,) = untidy(**{key: value})[1]
     assert problem.startswith("node a: ")
     assert said in problem

@@ -1,4 +1,4 @@
-"""swapon and swapoff of a node, with files of the test in place of /proc/swaps and /etc/fstab."""
+"""swapon and swapoff of a node, with test files instead of /proc/swaps and /etc/fstab."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def names(tmp_path: Path) -> list[str]:
     return [line.split()[0] for line in text.splitlines()[1:]]
 
 
-def test_all_of_fstab_on_and_off_and_on_again(swap: ModuleType, tmp_path: Path) -> None:
+def test_all_swap_of_fstab_can_be_turned_on_off_and_on_again(swap: ModuleType, tmp_path: Path) -> None:
     assert swap.main("swapon", ["-a"]) == 0
     assert names(tmp_path) == [f"{tmp_path}/swap.img"]
     assert swap.main("swapon", ["-a"]) == 0
@@ -50,7 +50,7 @@ def test_all_of_fstab_on_and_off_and_on_again(swap: ModuleType, tmp_path: Path) 
     assert swap.main("swapoff", ["--all"]) == 0
 
 
-def test_lines_look_as_the_kernels(swap: ModuleType, tmp_path: Path) -> None:
+def test_the_output_has_the_kernels_format(swap: ModuleType, tmp_path: Path) -> None:
     swap.main("swapon", ["-a"])
     swap.write(["/swap.img", "/dev/sda2"])
     assert (tmp_path / "swaps").read_text() == HEADER + (
@@ -59,13 +59,13 @@ def test_lines_look_as_the_kernels(swap: ModuleType, tmp_path: Path) -> None:
     )
 
 
-def test_one_of_several_goes(swap: ModuleType, tmp_path: Path) -> None:
+def test_one_of_several_swaps_can_be_turned_off(swap: ModuleType, tmp_path: Path) -> None:
     swap.write(["/a", "/dev/b", "/c"])
     assert swap.main("swapoff", ["/dev/b"]) == 0
     assert names(tmp_path) == ["/a", "/c"]
 
 
-def test_what_is_not_there_fails_as_it_does_for_real(
+def test_missing_swap_fails_with_the_real_exit_status(
     swap: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert swap.main("swapoff", ["/nix"]) == 4
@@ -79,7 +79,7 @@ def test_what_is_not_there_fails_as_it_does_for_real(
     assert names(tmp_path) == [f"{tmp_path}/swap.img"]
 
 
-def test_only_root_may(swap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_may_change_swap(swap: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     swap.main("swapon", ["-a"])
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert swap.main("swapoff", ["-a"]) != 0
@@ -87,7 +87,7 @@ def test_only_root_may(swap: ModuleType, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("arguments", [[], ["-s"], ["--show=NAME"], ["--version"]])
-def test_looking_is_left_to_the_real_program(
+def test_queries_are_passed_to_the_real_program(
     swap: ModuleType, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     def execv(path: str, argv: list[str]) -> None:

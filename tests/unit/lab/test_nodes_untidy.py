@@ -1,4 +1,4 @@
-"""What is done on a booted node so that it is as untidy as its spec says, and in which order."""
+"""The steps that make a booted node as untidy as its spec requests, and their order."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def node(**keys: object) -> Node:
     return spec.nodes[0]
 
 
-def test_a_tidy_node_needs_nothing() -> None:
+def test_a_tidy_node_needs_no_steps() -> None:
     assert untidy.steps(node()) == []
 
 
-def test_what_needs_apt_comes_before_what_disturbs_it() -> None:
+def test_steps_that_need_apt_come_before_those_that_disturb_it() -> None:
     found = untidy.steps(
         node(
             resolved=True,
@@ -60,7 +60,7 @@ def test_what_needs_apt_comes_before_what_disturbs_it() -> None:
     assert environment["sudo-password.sh"]["PASSWORD"] == "it's"
 
 
-def test_every_script_is_used_and_is_one_for_bash() -> None:
+def test_every_script_is_used_and_valid_for_bash() -> None:
     used = {
         step.script
         for lists in ("empty", "old")
@@ -96,7 +96,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, lab_cache: Path) -> list[tuple[list[s
     return made
 
 
-def test_a_password_is_no_argument_of_a_program(calls: list[tuple[list[str], bytes | None]]) -> None:
+def test_a_password_is_not_an_argument_of_a_program(calls: list[tuple[list[str], bytes | None]]) -> None:
     untidy.apply(node(sudo="password"), "box", password="it's 'secret'")
     ((argv, stdin),) = calls
     assert argv == ["exec", "--interactive", "box", "bash", "-eu", "-s"]
@@ -133,27 +133,27 @@ def options(**keys: object) -> list[str]:
     return machine._options(node(**keys), PLACE)
 
 
-def test_the_machine_is_named_as_it_says(lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_container_gets_the_requested_hostname(lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--hostname=GPU1.Example.COM" in options(hostname="GPU1.Example.COM")
     assert "--name=gpulab-t-a" in options(hostname="GPU1.Example.COM")
 
 
-def test_tmp_is_small_and_runs_nothing(lab_cache: Path) -> None:
+def test_tmp_can_be_small_and_noexec(lab_cache: Path) -> None:
     assert "--tmpfs=/tmp:noexec,size=64m" in options(tmp="noexec")
     assert "--tmpfs=/tmp:exec" in options()
 
 
-def test_the_resolver_is_the_nodes_own(lab_cache: Path) -> None:
+def test_the_node_can_have_its_own_resolver(lab_cache: Path) -> None:
     assert "--dns=none" in options(resolved=True)
     assert "--dns=none" not in options()
 
 
 @pytest.mark.parametrize(("route", "gateway"), [("", "10.198.0.1"), ("extra", "10.198.1.1")])
-def test_the_default_route_leads_through_one_of_two_networks(route: str, gateway: str) -> None:
+def test_the_default_route_can_use_either_of_two_networks(route: str, gateway: str) -> None:
     assert PLACE.gateway(route) == gateway
 
 
-def test_the_kernel_s_headers_are_a_package_that_apt_can_check() -> None:
+def test_kernel_headers_are_a_package_that_apt_can_verify() -> None:
     files = headers.archive("6.12.43+deb13-amd64")
     (package,) = (content for name, content in files.items() if name.endswith(".deb"))
     index: dict[str, Any] = dict(
@@ -167,7 +167,7 @@ def test_the_kernel_s_headers_are_a_package_that_apt_can_check() -> None:
     assert f"usr/lib/lab-node/archive/{index['Filename'].removeprefix('./')}" in files
 
 
-def test_a_kernel_that_no_package_can_be_named_after_has_none() -> None:
+def test_a_kernel_whose_release_is_not_a_valid_package_name_has_no_headers() -> None:
     assert headers.archive("6.6.87.2-microsoft_standard") == {}
 
 
@@ -175,7 +175,7 @@ def of_nodes(pattern: str) -> list[dict[str, Any]]:
     return [node for path in SPECS.glob(pattern) for node in yaml.safe_load(path.read_text())["nodes"]]
 
 
-def test_every_kind_of_untidiness_is_in_a_scenario() -> None:
+def test_every_untidy_key_and_value_is_used_in_a_spec() -> None:
     specs = [*SPECS.glob("untidy*.yml"), SPECS / "dkms.yml", SPECS / "storage.yml"]
     nodes = [node.untidy for path in specs for node in load(path).nodes]
     assert {key for untidy in nodes for key in untidy.chosen()} == set(vars(Untidy()))
@@ -185,7 +185,7 @@ def test_every_kind_of_untidiness_is_in_a_scenario() -> None:
         assert {name for untidy in nodes for name in getattr(untidy, key)} == set(names)
 
 
-def test_every_system_has_its_first_run() -> None:
+def test_every_system_is_used_in_a_first_run() -> None:
     assert {node["os"] for node in of_nodes("first-run-*.yml")} >= set(SYSTEMS)
 
 

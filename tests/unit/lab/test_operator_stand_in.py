@@ -1,4 +1,4 @@
-"""The stand-in for the GPU Operator's chart takes values of the real one, and its parts fit together."""
+"""The stand-in for the GPU Operator's chart: it accepts the real chart's values, and its parts fit together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUES = yaml.safe_load((operator_image.CHART / "values.yaml").read_text())
 CONFIG = {"create": True, "name": "c", "default": "a", "data": {"a": "version: v1\n"}}
 
 
-def test_it_runs_what_the_depot_has() -> None:
+def test_the_chart_uses_images_and_versions_of_the_depot() -> None:
     table = versions.table()
     for name in ("devicePlugin", "gfd"):
         assert VALUES[name]["version"] == table["nvidia_device_plugin"]
@@ -40,7 +40,7 @@ POLICY, GPU = {"OLDEST": "cluster-policy"}, {"NODES": "node/gpu1"}
 
 
 def stub(place: Path, cluster: dict[str, str]) -> tuple[list[str], list[str]]:
-    """What the stub calls in two looks at a cluster, and the statuses that it sets, as policy, state and reason."""
+    """Return the stub's calls in two reconciliations, and the statuses that it sets: policy, state, reason."""
     for name, script in {"kubectl": KUBECTL, "sleep": '#!/bin/sh\necho "sleep $*" >>"$PLACE/calls"\n'}.items():
         (place / name).write_text(script)
         (place / name).chmod(0o755)
@@ -63,12 +63,14 @@ READY = "cluster-policy ready Reconciled"
     ("cluster", "said"),
     [
         (GPU, ["cluster-policy notReady Error", READY]),
-        # As the operator, it is ready as long as no node has the labels that it looks for.
+        # Like the operator, the stub is ready while no node has the labels that it looks for.
         ({}, ["cluster-policy ready NFDLabelsMissing"]),
         ({**GPU, "OLDEST": "other"}, ["other notReady Error", "other ready Reconciled"]),
     ],
 )
-def test_the_stub_reports_what_the_operator_would(tmp_path: Path, cluster: dict[str, str], said: list[str]) -> None:
+def test_the_stub_reports_the_same_status_as_the_operator(
+    tmp_path: Path, cluster: dict[str, str], said: list[str]
+) -> None:
     calls, found = stub(tmp_path, cluster)
     assert found == said
     labelled = [call.rpartition(" ")[2] for call in calls if call.startswith("label ")]
@@ -76,7 +78,7 @@ def test_the_stub_reports_what_the_operator_would(tmp_path: Path, cluster: dict[
 
 
 @pytest.mark.parametrize(("holder", "waits"), [("", False), ("gpu-operator-1_1", False), ("gpu-operator-0_1", True)])
-def test_the_stub_looks_late_after_a_former_leader(tmp_path: Path, holder: str, waits: bool) -> None:
+def test_the_stub_waits_for_the_lease_of_a_former_leader(tmp_path: Path, holder: str, waits: bool) -> None:
     calls, _said = stub(tmp_path, {**GPU, "HOLDER": holder})
     before = calls[: next(number for number, call in enumerate(calls) if "get clusterpolicies" in call)]
     assert ("sleep 17" in before) == waits
@@ -85,7 +87,7 @@ def test_the_stub_looks_late_after_a_former_leader(tmp_path: Path, holder: str, 
 
 @pytest.mark.skipif(not operator_image.helm().is_file(), reason="helm is not built")
 @pytest.mark.parametrize("more", [{}, {"dcgmExporter": {"enabled": False}}, {"nfd": {"enabled": False}}])
-def test_helm_renders_it(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_helm_can_render_the_chart(tmp_path: Path, more: dict[str, Any]) -> None:
     values = tmp_path / "values.yaml"
     values.write_text(yaml.safe_dump({"devicePlugin": {"config": CONFIG}, **more}))
     command = [str(operator_image.helm()), "template", "x", str(operator_image.CHART), "--values", str(values)]

@@ -1,4 +1,4 @@
-"""The kernel of gpu-check and of the lab's CUDA sample, with a libcuda that computes on the CPU."""
+"""The kernel of gpu-check and the lab's CUDA sample, with a libcuda that computes on the CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.depot.cache import DepotError
 from lab.gpusim import library
 
 SOURCE = Path(__file__).resolve().parents[3] / "lab/gpusim/image/vector_add.c"
-# Fails in the function that FAIL names; WRONG makes the kernel leave out an element.
+# Fails in the function named by FAIL; WRONG makes the kernel omit an element.
 LIBCUDA = """
 #include <stdint.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ def test_every_gpu_computes(program: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "environment", "element"), [(["--corrupt"], {}, 25000), ([], {"WRONG": "1"}, 49999)]
 )
-def test_a_wrong_element_is_found(
+def test_a_wrong_element_is_detected(
     program: Path, arguments: list[str], environment: dict[str, str], element: int
 ) -> None:
     done = run(program, *arguments, **environment)
@@ -98,7 +98,7 @@ def test_a_wrong_element_is_found(
     assert "PASSED" not in done.stdout
 
 
-def test_without_a_gpu_it_fails_as_the_sample(program: Path) -> None:
+def test_without_a_gpu_it_fails_like_the_sample(program: Path) -> None:
     done = run(program, COUNT="0")
     expected = "Failed to allocate device vector A (error code no CUDA-capable device is detected)!\n"
     assert (done.returncode, done.stderr) == (1, expected)
@@ -119,7 +119,7 @@ def test_a_failing_call_is_named(program: Path, function: str, words: str) -> No
     assert (done.returncode, done.stderr) == (1, f"Error while {words} (error code 2: out of memory)!\n")
 
 
-def test_the_gpus_are_held_until_it_is_ended(program: Path) -> None:
+def test_the_gpus_are_held_until_the_program_is_terminated(program: Path) -> None:
     env = {**os.environ, "LD_LIBRARY_PATH": str(program.parent), "COUNT": "2"}
     with subprocess.Popen([program, "--hold"], env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -13,7 +13,7 @@ from apiserver import ApiServer, Authority
 
 @pytest.fixture(autouse=True)
 def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An API that does not answer in a test never does."""
+    """Make an API that does not respond in a test count as down immediately."""
     monkeypatch.setattr(patience, "LIMIT", 1.0)
 
 

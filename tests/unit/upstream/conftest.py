@@ -1,4 +1,4 @@
-"""Makes the package `upstream` importable."""
+"""Make the package `upstream` importable."""
 
 from __future__ import annotations
 

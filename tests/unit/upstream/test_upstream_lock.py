@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lock of upstream's facts: well formed, and everything that the product names is in it, per distribution."""
+"""The lock of upstream facts: it is well formed and contains everything that the product names, per distribution."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def parsed(content: dict[str, Any], place: Path) -> reader.Lock:
     return reader.load(path)
 
 
-# --- what is there
+# --- the committed lock
 
 
-def test_lock_is_well_formed() -> None:
+def test_the_lock_is_well_formed() -> None:
     assert check.malformed(check.read()) == []
 
 
-def test_version_table_is_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
+def test_the_version_table_is_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
     assert check.contradictions(table, lock) == []
 
 
@@ -92,7 +92,7 @@ def test_every_distribution_has_every_repository(table: dict[str, Any], lock: re
             assert lock.repository(family, release).key.url.startswith("https://"), (release, family)
 
 
-def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
+def test_images_named_by_roles_are_in_the_lock(table: dict[str, Any], lock: reader.Lock) -> None:
     defaults: dict[str, Any] = {}
     for path in REPOSITORY.glob("roles/*/defaults/main.yml"):
         defaults.update(yaml.safe_load(path.read_text()) or {})
@@ -108,7 +108,7 @@ def test_images_that_roles_name_are_in_the_lock(table: dict[str, Any], lock: rea
     assert known == set(table["_cluster_image_digests"]), "a digest that the lock knows is pulled by it"
 
 
-def test_no_repository_has_a_toolkit_older_than_its_oldest(table: dict[str, Any], lock: reader.Lock) -> None:
+def test_no_repository_has_a_toolkit_older_than_its_documented_oldest(table: dict[str, Any], lock: reader.Lock) -> None:
     first = {row.system: _numbers(row.first) for row in REPOSITORIES}
     assert list(first) == table["cluster_distributions"]
     for system, oldest in first.items():
@@ -123,7 +123,7 @@ def _numbers(version: str) -> list[int]:
 
 @pytest.fixture(scope="module")
 def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the roles ask apt for on each distribution, with each version of Kubernetes and of the driver it has."""
+    """The packages that the roles request on each distribution, for each version of Kubernetes and the driver."""
     place = tmp_path_factory.mktemp("asked")
     versions = table["cluster_versions"]
     hosts: dict[str, Any] = {}
@@ -171,7 +171,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
     return told
 
 
-def test_roles_ask_only_for_packages_that_the_lock_has(asked: dict[str, Any], lock: reader.Lock) -> None:
+def test_roles_only_request_packages_in_the_lock(asked: dict[str, Any], lock: reader.Lock) -> None:
     assert len(asked) > 20
     for host, told in asked.items():
         release, kubernetes, *_others = host.split("|")
@@ -179,18 +179,18 @@ def test_roles_ask_only_for_packages_that_the_lock_has(asked: dict[str, Any], lo
         repositories = [lock.repository(family, release) for family in families]
         for package in told["packages"]:
             held = [version for repository in repositories for version in repository.versions(package["name"])]
-            # Without a version apt takes what there is.
+            # Without a version, apt installs any version.
             assert package.get("version") in held if package.get("version") else held, (host, package, held)
 
 
-def test_what_roles_ask_for_can_be_installed(asked: dict[str, Any], lock: reader.Lock) -> None:
+def test_requested_packages_can_be_installed(asked: dict[str, Any], lock: reader.Lock) -> None:
     for host, told in asked.items():
         release = host.split("|", maxsplit=1)[0]
         wanted = {package["name"]: package["version"] for package in told["packages"] if package.get("version")}
         assert check.uninstallable(lock, release, wanted) == [], host
 
 
-def test_the_list_of_downloads_names_what_roles_ask_for(asked: dict[str, Any], table: dict[str, Any]) -> None:
+def test_the_list_of_downloads_contains_the_requested_packages(asked: dict[str, Any], table: dict[str, Any]) -> None:
     page = (REPOSITORY / "docs/air-gapped.md").read_text().partition("### Packages of a default run")[2]
     rows = [line.split(" | ") for line in page.partition("\n### ")[0].splitlines() if line.startswith("| ")]
     defaults = yaml.safe_load((REPOSITORY / "roles/cluster/defaults/main.yml").read_text())
@@ -210,13 +210,13 @@ def test_the_list_of_downloads_names_what_roles_ask_for(asked: dict[str, Any], t
     assert checked > 50, table["cluster_distributions"]
 
 
-def test_roles_ask_for_the_key_file_that_the_repository_has(asked: dict[str, Any], lock: reader.Lock) -> None:
+def test_roles_request_the_key_file_of_the_repository(asked: dict[str, Any], lock: reader.Lock) -> None:
     for host, told in asked.items():
         if told["key_files"]:
             assert told["key_files"].strip() == lock.repository("cuda", host.split("|", maxsplit=1)[0]).key.url
 
 
-# --- one wrong fact is found, and named
+# --- a single wrong fact is found and named
 
 
 def renamed_key(content: dict[str, Any]) -> None:
@@ -250,7 +250,7 @@ def changed_digest(content: dict[str, Any]) -> None:
         (changed_digest, "registry.k8s.io/pause:3.10.2: the lock has sha256:0000"),
     ],
 )
-def test_a_fact_that_the_table_contradicts(
+def test_a_fact_that_contradicts_the_table_is_named(
     mutation: Mutation, words: str, table: dict[str, Any], tmp_path: Path
 ) -> None:
     content = copy.deepcopy(check.read())
@@ -259,7 +259,7 @@ def test_a_fact_that_the_table_contradicts(
     assert any(words in problem for problem in check.contradictions(table, parsed(content, tmp_path)))
 
 
-def test_a_dependency_that_nothing_meets(lock: reader.Lock, tmp_path: Path) -> None:
+def test_a_dependency_that_nothing_satisfies_is_named(lock: reader.Lock, tmp_path: Path) -> None:
     wanted = {"nvidia-open-580": "580.178.04-1ubuntu1"}
     assert check.uninstallable(lock, "Ubuntu 24.04", wanted) == []
     content = copy.deepcopy(check.read())
@@ -333,13 +333,13 @@ OPEN = "repositories|cuda-ubuntu2404|packages|nvidia-open|595.91.07-1ubuntu1"
         (OPEN, None, "nvidia-open 595.91.07-1ubuntu1: is no mapping"),
     ],
 )
-def test_what_is_not_well_formed(path: str, value: Any, words: str) -> None:
+def test_an_entry_that_is_not_well_formed_is_named(path: str, value: Any, words: str) -> None:
     content = copy.deepcopy(check.read())
     at(content, path, value)
     assert any(words in problem for problem in check.malformed(content)), check.malformed(content)
 
 
-def test_lock_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_lock_is_an_error(tmp_path: Path) -> None:
     for text in ("[]", "{", None):
         path = tmp_path / "lock"
         path.unlink(missing_ok=True)
@@ -357,7 +357,7 @@ def test_lock_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("today", "warned"), [("2026-11-22", False), ("2027-01-21", False), ("2027-01-22", True)])
-def test_old_lock(today: str, warned: bool, tmp_path: Path) -> None:
+def test_an_old_lock_is_a_warning(today: str, warned: bool, tmp_path: Path) -> None:
     lock = parsed({**check.read(), "dated": "2026-11-22"}, tmp_path)
     text = check.age_warning(lock, date.fromisoformat(today))
     assert bool(text) == warned
@@ -380,18 +380,18 @@ def test_old_lock(today: str, warned: bool, tmp_path: Path) -> None:
         ("a [amd64] <!nocheck>", [[("a", "", "")]]),
     ],
 )
-def test_relations(text: str, groups: list[list[tuple[str, str, str]]]) -> None:
+def test_relations_are_parsed(text: str, groups: list[list[tuple[str, str, str]]]) -> None:
     assert parse(text) == [tuple(Relation(*fields) for fields in group) for group in groups]
     assert parse(write(parse(text))) == parse(text)
 
 
 @pytest.mark.parametrize("text", ["a,", ",", "a |", "a (1)", "a (>> )", "a (> 1)", "A", "a b", "${shlibs:Depends}"])
-def test_what_is_no_relation(text: str) -> None:
+def test_an_invalid_relation_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="is not a relation that apt reads"):
         parse(text)
 
 
-def test_unmet_relations() -> None:
+def test_unsatisfied_relations_are_found() -> None:
     versions = {"a": ["1.0-1", "2.0-1"], "b": ["580.178.04-1"]}
     assert unmet("a (>= 2.0), b, libc6", versions, ["libc6"]) == []
     assert unmet("a (>> 2.0-1) | c, b (<< 580)", versions, []) == ["a (>> 2.0-1) | c", "b (<< 580)"]
@@ -405,7 +405,7 @@ ALTERNATIVES = st.one_of(
 
 
 @given(st.lists(st.lists(ALTERNATIVES, min_size=1, max_size=3).map(tuple), max_size=4))
-def test_relations_survive_writing_and_reading(groups: list[tuple[Relation, ...]]) -> None:
+def test_relations_are_unchanged_by_writing_and_reading(groups: list[tuple[Relation, ...]]) -> None:
     assert parse(write(groups)) == groups
 
 
@@ -417,7 +417,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert "is not a relation" in str(error)
 
 
-def test_each_entry_says_how_it_is_known(tmp_path: Path) -> None:
+def test_each_entry_has_its_kind_of_source(tmp_path: Path) -> None:
     content = check.read()
     debian12 = content["repositories"]["cuda-debian12"]
     debian12["key"]["verified"] = "2026-11-27"
@@ -431,7 +431,7 @@ def test_each_entry_says_how_it_is_known(tmp_path: Path) -> None:
     assert {known for known, _dated in facts.values()} == set(reader.KNOWN)
 
 
-def test_lock_is_written_as_it_was_read() -> None:
+def test_the_lock_is_written_as_it_was_read() -> None:
     text = reader.PATH.read_text()
     assert render.render(render.header(text), check.read()) == text
 
@@ -441,6 +441,6 @@ def entries(content: dict[str, Any]) -> Iterator[str]:
         yield from repository["packages"]
 
 
-def test_what_no_release_of_the_distribution_is_asked_for() -> None:
-    """Those names are taken on trust; none of them may be a package of the lock."""
+def test_no_package_of_the_lock_is_assumed_to_be_in_the_distribution() -> None:
+    """The names in that list are not checked, so they must not be packages of the lock."""
     assert not set(entries(check.read())) & set(check.OF_THE_DISTRIBUTION)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Debian's archive, the Go module proxy and PyPI can prove of the lock, where they can be reached.
+"""The facts of the lock that Debian's archive, the Go module proxy and PyPI can confirm, if they are reachable.
 
-Each registry is asked through its own client, with the mirror that this machine has configured.
+Each registry is queried through its own client, with the mirror that is configured on this machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from upstream import lock as reader
 from upstream.collection import public_keys
 from upstream.compare import day_of
 
-# The module whose releases have the version number of these packages.
+# Go modules with the same version numbers as these packages.
 MODULES = {
     "kubelet": "k8s.io/kubernetes",
     "cri-tools": "sigs.k8s.io/cri-tools",
@@ -39,7 +39,7 @@ MODULES = {
     "docker-compose-plugin": "github.com/docker/compose/v5",
     "nvidia-container-toolkit": "github.com/NVIDIA/nvidia-container-toolkit",
 }
-# The project on PyPI with the same parts of CUDA, up to release 12 and from 13 on.
+# PyPI projects with the same CUDA components, up to release 12 and from 13 on.
 PROJECTS = {
     "cuda-nvcc": ("nvidia-cuda-nvcc-cu12", "nvidia-cuda-nvcc"),
     "cuda-cudart": ("nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime"),
@@ -49,11 +49,11 @@ _NOT_SERVED = re.compile(r"\b40[34]\b|\b410\b|not available|unknown revision|no 
 
 
 class NotServedError(Exception):
-    """The registry answered that it does not have this."""
+    """The registry does not have the requested item."""
 
 
 def client(registry: str, argv: list[str], cwd: Path | None = None) -> str:
-    """Run the client of a registry. Raises NotServedError; skips the test if the registry can't be asked."""
+    """Run the client of a registry. Raises NotServedError; skips the test if the registry is not reachable."""
     if not shutil.which(argv[0]):
         pytest.skip(f"{registry} was not asked: {argv[0]} is not installed")
     try:
@@ -69,7 +69,7 @@ def client(registry: str, argv: list[str], cwd: Path | None = None) -> str:
 
 
 def go_source(module: str, version: str) -> Path:
-    """Directory of a module's source. Raises NotServedError."""
+    """Return the directory of a module's source. Raises NotServedError."""
     found = json.loads(client("the Go module proxy", ["go", "mod", "download", "-json", f"{module}@{version}"]))
     return Path(found["Dir"])
 
@@ -87,7 +87,7 @@ def table() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def repositories(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """By address of a repository the key that Debian's package of repositories has for it."""
+    """Return the keys in Debian's package of repositories, by repository address."""
     place = tmp_path_factory.mktemp("apt")
     (place / "lists/partial").mkdir(parents=True)
     try:
@@ -120,7 +120,7 @@ def _keys(data: Path) -> Iterator[tuple[str, bytes]]:
                 yield str((entry.get("source") or {}).get("URIs", "")).rstrip("/"), key.read_bytes()
 
 
-def test_debian_has_these_keys_for_these_addresses(lock: reader.Lock, repositories: dict[str, bytes]) -> None:
+def test_debian_has_the_same_keys_for_these_addresses(lock: reader.Lock, repositories: dict[str, bytes]) -> None:
     proven = []
     for repository in lock.repositories.values():
         data = repositories.get(repository.url.rstrip("/"))
@@ -134,7 +134,7 @@ def test_debian_has_these_keys_for_these_addresses(lock: reader.Lock, repositori
     assert expected <= set(proven), proven
 
 
-def test_go_modules_have_the_releases_that_packages_are_built_from(lock: reader.Lock) -> None:
+def test_go_modules_have_the_releases_from_which_packages_are_built(lock: reader.Lock) -> None:
     wanted = {
         (MODULES[package.name], number(package.version))
         for repository in lock.repositories.values()
@@ -155,7 +155,7 @@ def test_go_modules_have_the_releases_that_packages_are_built_from(lock: reader.
     assert there, f"none of them is served: {sorted(missing)}"
 
 
-def test_kubeadm_wants_the_images_that_the_lock_has(lock: reader.Lock, table: dict[str, Any]) -> None:
+def test_kubeadm_requires_the_images_in_the_lock(lock: reader.Lock, table: dict[str, Any]) -> None:
     proven = []
     for version, entry in table["cluster_versions"]["kubernetes"].items():
         try:
@@ -171,7 +171,7 @@ def test_kubeadm_wants_the_images_that_the_lock_has(lock: reader.Lock, table: di
     assert proven, "the Go module proxy serves none of these versions"
 
 
-def test_flannels_manifest_is_that_of_its_source(lock: reader.Lock, table: dict[str, Any]) -> None:
+def test_flannels_manifest_is_the_same_as_in_its_source(lock: reader.Lock, table: dict[str, Any]) -> None:
     version = table["cluster_versions"]["flannel"]
     try:
         manifest = (go_source("github.com/flannel-io/flannel", version) / "Documentation/kube-flannel.yml").read_bytes()
@@ -182,7 +182,7 @@ def test_flannels_manifest_is_that_of_its_source(lock: reader.Lock, table: dict[
     assert images and images <= set(lock.images)
 
 
-def test_pypi_has_the_versions_of_cudas_parts(lock: reader.Lock, table: dict[str, Any]) -> None:
+def test_pypi_has_the_versions_of_cuda_components(lock: reader.Lock, table: dict[str, Any]) -> None:
     wanted: dict[str, set[str]] = {"wandb": {table["cluster_versions"]["wandb"]}}
     for repository in lock.repositories.values():
         for package in repository.packages:
@@ -200,5 +200,5 @@ def test_pypi_has_the_versions_of_cudas_parts(lock: reader.Lock, table: dict[str
 
 
 def number(version: str) -> str:
-    """Return the number of a release in a package's version: 29.8.2 of 5:29.8.2-1~debian.12~bookworm."""
+    """Return the release in a package's version, for example 29.8.2 for 5:29.8.2-1~debian.12~bookworm."""
     return re.sub(r"^[0-9]+:|-.*$", "", version)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""`make verify-upstream` against a small upstream on this machine: HTTPS with its own authority, and real keys."""
+"""`make verify-upstream` with a small upstream on this machine: HTTPS with its own authority, and real keys."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ Architecture: arm64
 
 
 def issued(place: Path) -> tuple[Path, Path]:
-    """An authority, and a certificate with its key for this machine."""
+    """A certificate authority, and a certificate with its key for this machine."""
 
     def name(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
@@ -120,10 +120,10 @@ def issued(place: Path) -> tuple[Path, Path]:
 
 
 class Keys:
-    """Signing keys made by gpg, at any time and for any time."""
+    """Signing keys created by gpg, for any creation and expiry time."""
 
     def __init__(self) -> None:
-        # gpg's sockets want a short path.
+        # gpg's sockets require a short path.
         self._home = Path(tempfile.mkdtemp(prefix="gpg"))
         self._made: dict[tuple[str, str], tuple[bytes, str]] = {}
 
@@ -139,7 +139,7 @@ class Keys:
         return self._made[created, lasts]
 
     def remove(self) -> None:
-        """Stop gpg's agent, and forget the keys."""
+        """Stop gpg's agent and delete the keys."""
         subprocess.run(["gpgconf", "--homedir", str(self._home), "--kill", "all"], check=False, capture_output=True)
         shutil.rmtree(self._home)
 
@@ -156,7 +156,7 @@ def keys() -> Iterator[Keys]:
 
 
 class Upstream:
-    """Files, redirects and images by path; `lock` describes all of them as they are."""
+    """Files, redirects and images by path; `lock` describes all of them correctly."""
 
     def __init__(self, place: Path, keys: Keys) -> None:
         self.place, self.keys = place, keys
@@ -221,7 +221,7 @@ class Upstream:
             handler.wfile.write(content)
 
     def publish(self, packages: str = PACKAGES) -> None:
-        """Put the repository's index and Release file in place."""
+        """Publish the repository's index and Release file."""
         index = gzip.compress(packages.encode())
         digest = hashlib.sha256(index).hexdigest()
         release = f"Origin: here\nLabel: small\nSHA256:\n {digest} {len(index)} Packages.gz\n"
@@ -268,7 +268,7 @@ class Upstream:
         }
 
     def verify(self, *arguments: str, ca: bool = True) -> tuple[int, str]:
-        """Exit status and output of the program."""
+        """Run the program and return its exit status and output."""
         if not self.path.exists():
             self.path.write_text(render.render("# The head.\n", self.lock))
         authority = ["--ca", str(self.ca)] if ca else []
@@ -293,7 +293,7 @@ class Upstream:
         return done.returncode, done.stdout + done.stderr
 
     def written(self) -> dict[str, Any]:
-        """The lock as it is now."""
+        """The current content of the lock."""
         loaded: dict[str, Any] = yaml.safe_load(self.path.read_text())
         return loaded
 
@@ -305,10 +305,10 @@ def upstream(tmp_path: Path, keys: Keys) -> Iterator[Upstream]:
     made.close()
 
 
-# --- what is found
+# --- differences
 
 
-def test_nothing_differs_and_progress_is_shown(upstream: Upstream) -> None:
+def test_without_differences_progress_is_shown(upstream: Upstream) -> None:
     status, output = upstream.verify()
     assert status == 0, output
     assert "Nothing differs from upstream.lock." in output
@@ -320,7 +320,7 @@ def test_nothing_differs_and_progress_is_shown(upstream: Upstream) -> None:
     assert not {"GET /v2/pause/manifests/1"} & set(upstream.asked), "a digest needs no manifest"
 
 
-def test_changed_digest(upstream: Upstream) -> None:
+def test_a_changed_digest_is_reported(upstream: Upstream) -> None:
     upstream.images["pause:1"] = "sha256:" + "2" * 64
     status, output = upstream.verify()
     assert status == 1
@@ -328,28 +328,28 @@ def test_changed_digest(upstream: Upstream) -> None:
     assert "1 differ from upstream.lock" in output
 
 
-def test_tag_that_is_gone(upstream: Upstream) -> None:
+def test_a_deleted_tag_is_reported(upstream: Upstream) -> None:
     upstream.images.clear()
     status, output = upstream.verify()
     assert status == 1
     assert "/v2/pause/manifests/1 answers 404" in output
 
 
-def test_changed_download(upstream: Upstream) -> None:
+def test_a_changed_download_is_reported(upstream: Upstream) -> None:
     upstream.files["/file"] = b"another\n"
     status, output = upstream.verify()
     assert status == 1
     assert f"its sha256 is {hashlib.sha256(b'another' + bytes([10])).hexdigest()}, the lock has" in output
 
 
-def test_missing_version(upstream: Upstream) -> None:
+def test_a_missing_version_is_reported(upstream: Upstream) -> None:
     upstream.publish(PACKAGES.replace("Version: 580.1-1", "Version: 585.1-1"))
     status, output = upstream.verify()
     assert status == 1
     assert "driver 580.1-1 is not there, there are 590.1-1, 585.1-1" in output
 
 
-def test_version_for_another_architecture_is_no_version(upstream: Upstream) -> None:
+def test_a_version_for_another_architecture_does_not_count(upstream: Upstream) -> None:
     packages = upstream.lock["repositories"]["small"]["packages"]
     packages["library"]["580.1-1"] = {"source": "told", "verified": None}
     status, output = upstream.verify()
@@ -357,7 +357,7 @@ def test_version_for_another_architecture_is_no_version(upstream: Upstream) -> N
     assert "library 580.1-1 is not there, there are 590.1-1" in output
 
 
-def test_other_relation(upstream: Upstream) -> None:
+def test_a_changed_relation_is_reported(upstream: Upstream) -> None:
     upstream.publish(PACKAGES.replace("library (= 590.1-1)", "library (>= 590.1-1)"))
     status, output = upstream.verify()
     assert status == 1
@@ -365,7 +365,7 @@ def test_other_relation(upstream: Upstream) -> None:
     assert "mesa" not in output, "what the lock does not hold is not a relation that matters"
 
 
-def test_newer_version_is_a_note(upstream: Upstream) -> None:
+def test_a_newer_version_is_a_note(upstream: Upstream) -> None:
     upstream.publish(PACKAGES.replace("Version: 590.1-1\nArchitecture: amd64\nDepends", "Version: 595.1-1\nDepends"))
     upstream.lock["repositories"]["small"]["packages"]["driver"].pop("590.1-1")
     status, output = upstream.verify()
@@ -373,28 +373,28 @@ def test_newer_version_is_a_note(upstream: Upstream) -> None:
     assert "newer than in the lock: driver 595.1-1" in output
 
 
-def test_other_release_file(upstream: Upstream) -> None:
+def test_a_changed_release_file_is_reported(upstream: Upstream) -> None:
     upstream.lock["repositories"]["small"]["release"]["Label"] = "NVIDIA CUDA"
     status, output = upstream.verify()
     assert status == 1
     assert "Release: Label is 'small', the lock has 'NVIDIA CUDA'" in output
 
 
-def test_index_that_is_not_the_one_of_the_release_file(upstream: Upstream) -> None:
+def test_an_index_that_does_not_match_the_release_file_is_reported(upstream: Upstream) -> None:
     upstream.files["/repo/Packages.gz"] = gzip.compress(b"Package: driver\n")
     status, output = upstream.verify()
     assert status == 1
     assert "is not the file that the Release file names" in output
 
 
-def test_repository_without_inrelease_and_without_compression(upstream: Upstream) -> None:
+def test_a_repository_without_inrelease_and_compression_is_read(upstream: Upstream) -> None:
     upstream.files["/repo/Release"] = b"Origin: here\nLabel: small\n"
     upstream.files["/repo/Packages"] = PACKAGES.encode()
     del upstream.files["/repo/InRelease"], upstream.files["/repo/Packages.gz"]
     assert upstream.verify()[0] == 0
 
 
-def test_repository_with_suites(upstream: Upstream) -> None:
+def test_a_repository_with_suites_is_read(upstream: Upstream) -> None:
     upstream.lock["repositories"]["small"] |= {"suite": "noble", "components": ["stable"]}
     for name in ("InRelease", "Packages.gz"):
         below = "stable/binary-amd64/" if name == "Packages.gz" else ""
@@ -402,7 +402,7 @@ def test_repository_with_suites(upstream: Upstream) -> None:
     assert upstream.verify()[0] == 0
 
 
-def test_other_key(upstream: Upstream, keys: Keys) -> None:
+def test_a_changed_key_is_reported(upstream: Upstream, keys: Keys) -> None:
     armored, fingerprint = keys.make("20210101T000000", "never")
     upstream.files["/repo/key.pub"] = armored
     status, output = upstream.verify()
@@ -412,7 +412,7 @@ def test_other_key(upstream: Upstream, keys: Keys) -> None:
     assert upstream.verify()[0] == 0, "one of several keys is enough"
 
 
-def test_expired_key(upstream: Upstream, keys: Keys) -> None:
+def test_an_expired_key_is_reported(upstream: Upstream, keys: Keys) -> None:
     armored, fingerprint = keys.make(*ENDED)
     upstream.files["/repo/key.pub"] = armored
     upstream.lock["repositories"]["small"]["key"] |= {"fingerprint": fingerprint, "expires": "2020-12-31"}
@@ -421,7 +421,7 @@ def test_expired_key(upstream: Upstream, keys: Keys) -> None:
     assert "key key.pub: 1 differs\n  ! it expired on 2020-12-31" in output
 
 
-def test_key_that_ends_soon(upstream: Upstream, keys: Keys) -> None:
+def test_a_key_that_expires_soon_is_reported(upstream: Upstream, keys: Keys) -> None:
     armored, fingerprint = keys.make((TODAY - DAY).strftime("%Y%m%dT000000"), "30d")
     upstream.files["/repo/key.pub"] = armored
     upstream.lock["repositories"]["small"]["key"] |= {"fingerprint": fingerprint, "expires": "never"}
@@ -432,14 +432,14 @@ def test_key_that_ends_soon(upstream: Upstream, keys: Keys) -> None:
     assert f"it expires on {ends}, in 29 days" in output
 
 
-def test_key_file_that_holds_none(upstream: Upstream) -> None:
+def test_a_key_file_without_a_key_is_reported(upstream: Upstream) -> None:
     upstream.files["/repo/key.pub"] = b"<html>please log in</html>"
     status, output = upstream.verify()
     assert status == 1
     assert "/repo/key.pub holds no key" in output
 
 
-def test_redirect_is_followed_and_told(upstream: Upstream) -> None:
+def test_a_redirect_is_followed_and_reported(upstream: Upstream) -> None:
     upstream.files["/cdn/InRelease"] = upstream.files.pop("/repo/InRelease")
     upstream.redirects["/repo/InRelease"] = f"https://{upstream.host}/cdn/InRelease"
     status, output = upstream.verify()
@@ -447,14 +447,14 @@ def test_redirect_is_followed_and_told(upstream: Upstream) -> None:
     assert f"/repo/InRelease redirects to https://{upstream.host}/cdn/InRelease" in output
 
 
-def test_redirect_to_plain_http_is_refused(upstream: Upstream) -> None:
+def test_a_redirect_to_plain_http_is_refused(upstream: Upstream) -> None:
     upstream.redirects["/repo/InRelease"] = f"http://{upstream.host}/cdn/InRelease"
     status, output = upstream.verify()
     assert status == 1
     assert "which is not HTTPS" in output
 
 
-def test_host_that_does_not_answer_is_named(upstream: Upstream) -> None:
+def test_a_host_that_does_not_respond_is_named(upstream: Upstream) -> None:
     upstream.lock["downloads"]["file"]["url"] = "https://127.0.0.1:1/file"
     status, output = upstream.verify()
     assert status == 1
@@ -464,16 +464,16 @@ def test_host_that_does_not_answer_is_named(upstream: Upstream) -> None:
     assert output.endswith("0 differ from upstream.lock (0 more could be learned; questions without an answer: 1).\n")
 
 
-def test_unknown_authority_is_named(upstream: Upstream) -> None:
+def test_an_unknown_certificate_authority_is_named(upstream: Upstream) -> None:
     status, output = upstream.verify(ca=False)
     assert status == 1
     assert output.count("CERTIFICATE_VERIFY_FAILED") >= 4
 
 
-# --- what is written
+# --- writing the lock
 
 
-def test_renewal(upstream: Upstream) -> None:
+def test_renewal_updates_the_lock(upstream: Upstream) -> None:
     upstream.images["pause:1"] = "sha256:" + "2" * 64
     upstream.lock["downloads"]["file"]["sha256"] = None
     upstream.lock["repositories"]["small"]["key"]["expires"] = None
@@ -498,7 +498,7 @@ def test_renewal(upstream: Upstream) -> None:
     assert [path.name for path in upstream.place.glob(".upstream.lock*")] == []
 
 
-def test_renewal_keeps_what_is_gone_or_was_not_reached(upstream: Upstream) -> None:
+def test_renewal_keeps_entries_that_are_gone_or_unreachable(upstream: Upstream) -> None:
     upstream.publish(PACKAGES.replace("Version: 580.1-1", "Version: 585.1-1"))
     upstream.lock["downloads"]["file"]["url"] = "https://127.0.0.1:1/file"
     status, output = upstream.verify("--write")
@@ -514,7 +514,7 @@ def test_renewal_keeps_what_is_gone_or_was_not_reached(upstream: Upstream) -> No
     assert "renewed, with its old date" in output
 
 
-def test_lock_that_is_wrong_asks_nobody(upstream: Upstream) -> None:
+def test_with_an_invalid_lock_nothing_is_requested(upstream: Upstream) -> None:
     upstream.lock["images"] = {"pause": {"digest": None, "source": "told", "verified": None}}
     status, output = upstream.verify()
     assert status == 2
@@ -522,7 +522,7 @@ def test_lock_that_is_wrong_asks_nobody(upstream: Upstream) -> None:
     assert upstream.asked == []
 
 
-def test_renewal_without_an_answer_leaves_the_file(upstream: Upstream) -> None:
+def test_renewal_without_a_response_keeps_the_file(upstream: Upstream) -> None:
     text = render.render("# The head.\n", upstream.lock).replace(upstream.host, "127.0.0.1:1")
     upstream.path.write_text(text)
     status, output = upstream.verify("--write")
@@ -531,7 +531,7 @@ def test_renewal_without_an_answer_leaves_the_file(upstream: Upstream) -> None:
     assert upstream.path.read_text() == text
 
 
-def test_without_a_network_nothing_differs_and_nothing_is_advised(upstream: Upstream) -> None:
+def test_without_a_network_no_difference_is_reported_and_nothing_suggested(upstream: Upstream) -> None:
     upstream.path.write_text(render.render("# The head.\n", upstream.lock).replace(upstream.host, "127.0.0.1:1"))
     upstream.environ = {"GOPROXY": "https://127.0.0.1:1", "PIP_INDEX_URL": "https://127.0.0.1:1/simple"}
     status, output = upstream.verify()
@@ -552,7 +552,7 @@ def test_without_a_network_nothing_differs_and_nothing_is_advised(upstream: Upst
         (0, "It is not known which of the table's versions are behind, because no registry could be asked."),
     ],
 )
-def test_none_is_behind_only_if_all_were_asked(
+def test_being_up_to_date_is_only_reported_if_all_registries_responded(
     registries: int, headline: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     answering = [component.title for component in behind.COMPONENTS[:registries]]
@@ -570,14 +570,14 @@ def test_none_is_behind_only_if_all_were_asked(
     assert len(said) == 1 + (registries < len(behind.COMPONENTS))
 
 
-def test_renewal_is_advised_only_if_it_ends_a_difference(upstream: Upstream) -> None:
+def test_renewal_is_only_suggested_if_it_removes_a_difference(upstream: Upstream) -> None:
     upstream.publish(PACKAGES.replace("Version: 580.1-1", "Version: 585.1-1"))
     assert upstream.verify()[1].endswith("1 differ from upstream.lock (0 more could be learned).\n")
     upstream.images["pause:1"] = "sha256:" + "2" * 64
     assert upstream.verify()[1].endswith("2 differ from upstream.lock (0 more could be learned). WRITE=1 renews it.\n")
 
 
-def test_server_that_takes_no_connection_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_refuses_connections_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_UPSTREAM_PAUSE", "-1")
     web, tries = Web(timeout=5), []
     ask = web._get
@@ -593,7 +593,7 @@ def test_server_that_takes_no_connection_is_asked_once(monkeypatch: pytest.Monke
     assert len(tries) == 3
 
 
-def test_lock_that_cannot_be_written_asks_nobody(upstream: Upstream) -> None:
+def test_with_a_read_only_lock_nothing_is_requested(upstream: Upstream) -> None:
     upstream.path.write_text(render.render("# The head.\n", upstream.lock))
     upstream.path.chmod(0o444)
     status, output = upstream.verify("--write")
@@ -603,7 +603,7 @@ def test_lock_that_cannot_be_written_asks_nobody(upstream: Upstream) -> None:
 
 
 @pytest.mark.parametrize("moment", ["ask", "replace"])
-def test_interruption_leaves_the_file_and_nothing_next_to_it(
+def test_an_interruption_leaves_the_file_unchanged_and_nothing_next_to_it(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "upstream.lock"
@@ -624,7 +624,7 @@ def test_interruption_leaves_the_file_and_nothing_next_to_it(
 
 
 @pytest.mark.parametrize(("content", "cause"), [(None, "No such file"), ("no certificate", "it holds no certificate")])
-def test_file_without_authorities_is_named(upstream: Upstream, content: str | None, cause: str) -> None:
+def test_a_file_without_certificate_authorities_is_named(upstream: Upstream, content: str | None, cause: str) -> None:
     file = upstream.place / "ca.txt"
     if content is not None:
         file.write_text(content)
@@ -635,20 +635,20 @@ def test_file_without_authorities_is_named(upstream: Upstream, content: str | No
 
 
 @pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "x"])
-def test_time_limit_that_is_none(upstream: Upstream, seconds: str) -> None:
+def test_an_invalid_time_limit_is_an_error(upstream: Upstream, seconds: str) -> None:
     status, output = upstream.verify("--timeout", seconds)
     assert (status, upstream.asked) == (2, [])
     assert "--timeout" in output
 
 
-def test_check_asks_nobody(upstream: Upstream) -> None:
+def test_check_requests_nothing(upstream: Upstream) -> None:
     status, output = upstream.verify("--check")
     assert (status, upstream.asked) == (0, [])
     assert "warning: upstream.lock is of 2026-01-01" in output
     assert "make verify-upstream" in output
 
 
-# --- what is behind
+# --- outdated versions
 
 
 def test_newer_releases_are_shown_with_the_lines_to_change(upstream: Upstream) -> None:
@@ -667,7 +667,7 @@ def test_newer_releases_are_shown_with_the_lines_to_change(upstream: Upstream) -
 
 
 @pytest.mark.parametrize("login", ["user:s3cret", "us%40er:s3cr%2Fet", "s3cret"])
-def test_a_password_in_an_address_is_sent_and_not_printed(upstream: Upstream, login: str) -> None:
+def test_a_password_in_an_address_is_sent_but_not_printed(upstream: Upstream, login: str) -> None:
     upstream.environ = {
         "GOPROXY": f"https://{login}@{upstream.host}/go",
         "PIP_INDEX_URL": f"https://{login}@{upstream.host}/simple",
@@ -703,7 +703,7 @@ def test_a_password_in_an_address_is_sent_and_not_printed(upstream: Upstream, lo
         ("https://127.0.0.1:1 | direct", "127.0.0.1:1 can't be asked"),
     ],
 )
-def test_a_proxy_of_go_that_can_not_be_asked_is_named(proxy: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_go_proxy_that_cannot_be_reached_is_named(proxy: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOPROXY", proxy)
     monkeypatch.setenv("GPULAB_UPSTREAM_PAUSE", "0")
     with pytest.raises(WebError) as error:
@@ -712,7 +712,7 @@ def test_a_proxy_of_go_that_can_not_be_asked_is_named(proxy: str, said: str, mon
     assert "s3" not in str(error.value)
 
 
-def test_the_next_proxy_of_go_is_asked_for_what_is_not_there(upstream: Upstream) -> None:
+def test_a_module_missing_on_a_go_proxy_is_requested_from_the_next_one(upstream: Upstream) -> None:
     upstream.environ = {"GOPROXY": f"https://{upstream.host}/none,https://{upstream.host}/go"}
     upstream.files["/go/github.com/flannel-io/flannel/@v/list"] = b"v0.99.0\n"
     assert "v0.99.0 is out" in upstream.verify()[1]
@@ -737,7 +737,7 @@ def _line(version: str) -> int:
         ("wandb", "0.31.0", ["0.31.0", "0.31.1.dev1", "nonsense"], []),
     ],
 )
-def test_what_is_behind(key: str, pinned: Any, released: list[str], newest: list[str]) -> None:
+def test_outdated_components_are_reported(key: str, pinned: Any, released: list[str], newest: list[str]) -> None:
     component = next(one for one in behind.COMPONENTS if one.key == key)
     assert [one.newest for one in behind.find(component, {key: pinned}, released)] == newest
 
@@ -751,12 +751,12 @@ def test_what_is_behind(key: str, pinned: Any, released: list[str], newest: list
         ("2027-04-01", ["NVIDIA driver 595.1: the support of branch 595 ended in 2027-03"]),
     ],
 )
-def test_drivers_whose_support_ends(today: str, said: list[str]) -> None:
+def test_drivers_whose_support_ends_are_reported(today: str, said: list[str]) -> None:
     drivers = {"580.1": {"branch": "580", "ends": "2028-06"}, "595.1": {"branch": "595", "ends": "2027-03"}}
     assert list(behind.ending(drivers, datetime.date.fromisoformat(today))) == said
 
 
-def test_each_driver_says_how_long_it_is_supported() -> None:
+def test_each_driver_has_its_end_of_support() -> None:
     for version, entry in yaml.safe_load(check.TABLE.read_text())["cluster_versions"]["nvidia_driver"].items():
         assert entry["support"] in ("long-term", "production", "new feature"), version
         assert re.fullmatch(r"20[0-9]{2}-(0[1-9]|1[0-2])", entry["ends"]), version
@@ -770,7 +770,7 @@ def test_each_component_is_in_the_version_table() -> None:
             assert behind.number_of(version), f"{component.title} {version}"
 
 
-def test_lines_name_the_whole_version_only(tmp_path: Path) -> None:
+def test_only_lines_with_the_complete_version_are_listed(tmp_path: Path) -> None:
     (tmp_path / "roles").mkdir()
     (tmp_path / "docs/reference").mkdir(parents=True)
     (tmp_path / "roles/a.yml").write_text("a: v1.2.3\nb: 1.2.30\nc: 11.2.3\nd: 0.1.2.3\ne: 1.2.3-1.1\n")

@@ -1,4 +1,4 @@
-"""Keeps what each module answered on each host, in $GPULAB_RECORDINGS/HOST/MODULE.json (see the connection)."""
+"""Record each module's result on each host in $GPULAB_RECORDINGS/HOST/MODULE.json for the connection "recordings"."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         execute, top = ActionBase._execute_module, Path(os.environ["GPULAB_RECORDINGS"])
-        # The recordings are to have those of the controller, too.
+        # Run modules of the controller in processes of their own, too, so that they are recorded.
         mock.patch.object(LocalModule, "is_here", return_value=False).start()
 
-        # The workers inherit this by fork.
+        # Worker processes inherit the patch by fork.
         def recorded(self: Any, module_name: Any = None, *args: Any, **kwargs: Any) -> Any:
             answer = execute(self, module_name, *args, **kwargs)
             host = self._task.delegate_to or kwargs["task_vars"]["inventory_hostname"]

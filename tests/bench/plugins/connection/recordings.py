@@ -1,4 +1,4 @@
-"""Stands in for a host: answers each module with what another host answered (see the callback recorder)."""
+"""Simulate a host: answer each module with the recorded result of another host (see the callback "recorder")."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs of ansible-playbook that hold the lease: it is renewed while they run, and free when they have ended."""
+"""Runs of ansible-playbook that hold the lease: it is renewed while they run, and free afterwards."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOLD = """
     - gpulab.kubernetes.cluster_lease: {{state: {state}, holder: alice@laptop, root: "{root}", duration: {duration}}}
       {more}
 """
-# Like a host that hangs as long as the file is there.
+# Simulates a host that hangs while the file exists.
 PYTHON = """#!/bin/sh
 [ ! -e {hang} ] || exec sleep 300
 exec {python} "$@"
@@ -45,7 +45,7 @@ WAIT = """
 
 
 class Runs:
-    """The API keeps the lease, as a real one does."""
+    """An API that stores the lease, like a real one."""
 
     def __init__(self, folder: Path, api: ApiServer, authority: Authority) -> None:
         self.folder, self.api, self.version = folder, api, 1
@@ -63,7 +63,7 @@ class Runs:
         more: str = "",
         **environment: str,
     ) -> subprocess.Popen[str]:
-        """``steps``: held, released, or a file that is waited for. ``more`` is for the tasks of the lease."""
+        """Run a play with these steps: held, released, or a file to wait for. ``more`` is for the lease tasks."""
         tasks = [
             HOLD.format(state=step, root=self.folder, duration=duration, more=more)
             if step in ("held", "released")
@@ -147,13 +147,13 @@ def said(process: subprocess.Popen[str]) -> str:
     return text
 
 
-def test_it_is_renewed_until_it_is_released(runs: Runs) -> None:
+def test_the_lease_is_renewed_until_it_is_released(runs: Runs) -> None:
     process = runs.start("held", "go", "held", "released", "end")
     wait(lambda: runs.renewals >= 3)
     [keeper] = runs.keepers
     runs.go("go")
     wait(lambda: runs.lease is None)
-    # What is released stays released, and the process that renewed it is gone.
+    # It stays released, and the process that renewed it has ended.
     renewals = runs.renewals
     assert not lives(keeper)
     time.sleep(1)
@@ -164,14 +164,14 @@ def test_it_is_renewed_until_it_is_released(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, 0])
-def test_it_is_free_when_the_run_ends_without_releasing_it(runs: Runs, number: int) -> None:
+def test_the_lease_is_free_if_a_run_ends_without_releasing_it(runs: Runs, number: int) -> None:
     process = runs.start("held", "go")
     wait(lambda: runs.keepers and runs.lease)
     if number:
         process.send_signal(number)
     else:
         runs.go("go")
-    # Nothing of the keeper keeps the output open.
+    # The keeper does not keep the output open.
     said(process)
     wait(lambda: runs.lease is None)
     assert runs.api.written[-1][0] == "DELETE"
@@ -201,7 +201,7 @@ def test_a_run_whose_lease_was_taken_stops_at_its_next_step(runs: Runs) -> None:
     assert runs.renewals == renewals and runs.lease and runs.lease["spec"]["holderIdentity"] == "bob@desk"
 
 
-def test_a_keeper_that_was_killed_is_replaced(runs: Runs) -> None:
+def test_a_killed_keeper_is_replaced(runs: Runs) -> None:
     process = runs.start("held", "go", "held", "end")
     wait(lambda: runs.keepers)
     [keeper] = runs.keepers
@@ -215,7 +215,7 @@ def test_a_keeper_that_was_killed_is_replaced(runs: Runs) -> None:
     assert process.returncode == 0 and "The process that renewed the lease of the cluster has ended" in text
 
 
-def test_it_is_renewed_where_modules_are_copied_to_the_host(runs: Runs) -> None:
+def test_the_lease_is_renewed_if_modules_are_copied_to_the_host(runs: Runs) -> None:
     copied = runs.folder / "copied"
     process = runs.start("held", "go", ANSIBLE_PIPELINING="0", ANSIBLE_REMOTE_TEMP=str(copied))
     wait(lambda: runs.renewals >= 3)
@@ -226,7 +226,7 @@ def test_it_is_renewed_where_modules_are_copied_to_the_host(runs: Runs) -> None:
     wait(lambda: list(copied.iterdir()) == [])
 
 
-def test_it_is_renewed_again_when_a_host_has_hung(runs: Runs) -> None:
+def test_the_lease_is_renewed_again_after_a_host_has_hung(runs: Runs) -> None:
     python, hang = runs.folder / "python", runs.folder / "hang"
     python.write_text(PYTHON.format(hang=hang, python=sys.executable))
     python.chmod(0o755)
@@ -242,14 +242,14 @@ def test_it_is_renewed_again_when_a_host_has_hung(runs: Runs) -> None:
     wait(lambda: runs.lease is None)
 
 
-def test_each_host_has_a_lease_of_its_own(runs: Runs) -> None:
+def test_each_host_has_its_own_lease(runs: Runs) -> None:
     process = runs.start("held", "go", hosts="one,two")
     wait(lambda: len(runs.keepers) == 2)
     runs.go("go")
     said(process)
 
 
-def test_hosts_that_take_the_same_lease_at_once_start_one_keeper(runs: Runs) -> None:
+def test_hosts_that_take_the_same_lease_simultaneously_start_one_keeper(runs: Runs) -> None:
     process = runs.start(
         "held", "go", "held", hosts="one,two,three", strategy="free", more="delegate_to: localhost", duration=60
     )
@@ -261,8 +261,8 @@ def test_hosts_that_take_the_same_lease_at_once_start_one_keeper(runs: Runs) -> 
     assert process.returncode == 0, text
 
 
-def test_a_keeper_that_is_asked_to_end_releases_it(runs: Runs) -> None:
-    # Ansible puts a socket there, whose path must be short.
+def test_a_terminated_keeper_releases_the_lease(runs: Runs) -> None:
+    # Ansible creates a socket there, whose path must be short.
     with tempfile.TemporaryDirectory() as own:
         process = runs.start("held", "go", TMPDIR=own)
         wait(lambda: runs.keepers and list(Path(own).glob("gpulab-lease-*")))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modules on the controller run in the process of their task, with the same results as in one of their own."""
+"""Modules on the controller run in their task's process, with the same results as in a process of their own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write_file(path: Path | str) -> dict[str, Any]:
 
 
 def ask_api(kubeconfig: Path) -> dict[str, Any]:
-    """A task that asks an API that is not there, and that the run knows to be down, so that it hardly waits."""
+    """A task that queries a missing API that the run knows to be down, so that it hardly waits."""
     kubeconfig.write_text(json.dumps(KUBECONFIG))
     Path(f"{kubeconfig}.patience").write_text("down")
     question = {"name": "nodes", "module": "wait_for_rollout", "args": {"namespace": "kube-system", "nodes": ["gpu1"]}}
@@ -44,14 +44,14 @@ def ask_api(kubeconfig: Path) -> dict[str, Any]:
 
 
 def results(folder: Path, tasks: list[dict[str, Any]], *arguments: str) -> tuple[list[Any], list[Any]]:
-    """Return what the tasks returned in this process, and in processes of their own."""
+    """Return the results of the tasks in this process, and in processes of their own."""
     registered = [f"result{number}" for number in range(len(tasks))]
     run = [{**task, "register": name, "failed_when": False} for task, name in zip(tasks, registered)]
     content, kept = "{{ [" + ", ".join(registered) + "] | to_json }}", f"{folder}/{{{{ inventory_hostname }}}}.json"
     keep = {"ansible.builtin.copy": {"content": content, "dest": kept, "mode": "0600"}, "check_mode": False}
     play = {"name": "Run modules", "hosts": "all", "gather_facts": False, "tasks": [*run, keep]}
     (folder / "site.yml").write_text(json.dumps([play]))
-    # The same Python by another name is another one.
+    # The same Python under another name counts as another interpreter.
     other = folder / "python"
     other.unlink(missing_ok=True)
     other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -65,14 +65,14 @@ def results(folder: Path, tasks: list[dict[str, Any]], *arguments: str) -> tuple
     assert "KEY" not in output
     here, own = (json.loads((folder / f"{name}.json").read_text()) for name in ("here", "own"))
     for result in (*here, *own):
-        # That there is no traceback.
+        # There is no traceback.
         for key in ("exception", "failed_when_suppressed_exception"):
             result.pop(key, None)
     return here, own
 
 
 @pytest.mark.parametrize("arguments", [(), ("--diff",), ("--check", "--diff")])
-def test_results(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_results_are_the_same_in_both_processes(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     task = write_file(tmp_path / "file-{{ inventory_hostname }}")
     here, own = results(tmp_path, [task, task, ask_api(tmp_path / "kubeconfig")], *arguments)
     assert json.loads(json.dumps(here).replace("file-here", "file-own")) == own
@@ -81,13 +81,13 @@ def test_results(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert (tmp_path / "file-here").exists() is not check
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_errors_are_the_same_in_both_processes(tmp_path: Path) -> None:
     here, own = results(tmp_path, [write_file("/dev/null/file"), ask_api(tmp_path / "kubeconfig")])
     assert here == own and here[0]["msg"].startswith("Error while ")
     assert here[1]["msg"].startswith("nodes: Error while asking the API")
 
 
-def test_a_controller_whose_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_on_the_controller_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ActionBase, "run", lambda *_given: {})
     monkeypatch.setattr(_local_module.LocalModule, "is_here", lambda *_given: True)
     monkeypatch.setattr(_local_module.LocalModule, "_update_module_args", lambda *_given: None)
@@ -98,7 +98,7 @@ def test_a_controller_whose_disk_is_full(tmp_path: Path, monkeypatch: pytest.Mon
         action.run()
 
 
-def test_no_key_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_key_file_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))

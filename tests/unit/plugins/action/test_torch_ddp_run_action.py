@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person sees of a training, with the module's answers from a table."""
+"""Output of a training, with the module's results from a table."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_log_reaches_the_terminal_without_its_escape_sequences(
     assert "still there" in shown.out + shown.err
 
 
-def test_a_failure_is_told_without_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_is_reported_without_escape_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = {"state": "failed", "text": f"it failed{ESCAPE}", "cause": f"Error{ESCAPE}", "last_words": [f"a{ESCAPE}"]}
     result = run(monkeypatch, watch, {})
     assert result["failed"] and "it failed?[2J" in result["msg"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The callback as ansible-playbook runs it: through a pipe, and on a terminal."""
+"""The callback in ansible-playbook: through a pipe, and on a terminal."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def terminal(playbook: Path) -> pexpect.spawn:
 
 
 @pytest.mark.parametrize("playbook", ["says"], indirect=True)
-def test_plain_lines_tell_phase_message_change_and_account(playbook: Path) -> None:
+def test_plain_lines_show_phases_messages_changes_and_the_summary(playbook: Path) -> None:
     status, output = plain(playbook)
     lines = output.splitlines()
     assert status == 0
@@ -182,17 +182,17 @@ def test_plain_lines_tell_phase_message_change_and_account(playbook: Path) -> No
 
 @pytest.mark.parametrize("playbook", ["says"], indirect=True)
 @pytest.mark.parametrize("view", ["plain", "live"])
-def test_each_playbook_of_a_command_line_has_its_own_account(playbook: Path, view: str) -> None:
+def test_each_playbook_of_a_command_line_has_its_own_summary(playbook: Path, view: str) -> None:
     status, output = plain(playbook, str(playbook), GPULAB_PROGRESS_VIEW=view)
     assert status == 0
     assert output.count("[0:00] 1/1 Do it all") == output.count("Where the time went (") == 2
-    # Ansible's own recap adds them up, too.
+    # Ansible's own recap adds them up.
     accounts = re.findall(r"^Succeeded in .* s: (.*) on 2 hosts\.$", output, re.MULTILINE)
     assert accounts == ["1 change", "2 changes"]
 
 
 @pytest.mark.parametrize("playbook", ["closes"], indirect=True)
-def test_what_is_worth_reading_last_comes_last(playbook: Path) -> None:
+def test_the_most_important_lines_come_last(playbook: Path) -> None:
     status, output = plain(playbook)
     lines = output.splitlines()
     assert status == 0 and lines[1:3] == ["  a says:", "    reported"]
@@ -215,7 +215,7 @@ def test_an_error_is_shown_in_full_and_once(playbook: Path) -> None:
 
 @pytest.mark.parametrize("playbook", ["systemctl"], indirect=True)
 @pytest.mark.parametrize("verbosity", ["", "-v", "-vvv"])
-def test_a_failure_shows_its_command_and_v_lists_all(playbook: Path, verbosity: str) -> None:
+def test_a_failure_shows_its_command_and_v_lists_all_commands(playbook: Path, verbosity: str) -> None:
     program = playbook.parent / "systemctl"
     program.write_text('#!/bin/sh\necho "boom http://ci:S3CRET@proxy" >&2\nexit 3\n')
     program.chmod(0o755)
@@ -228,7 +228,7 @@ def test_a_failure_shows_its_command_and_v_lists_all(playbook: Path, verbosity: 
 
 
 @pytest.mark.parametrize("playbook", ["item"], indirect=True)
-def test_an_error_of_an_item_is_shown_once(playbook: Path) -> None:
+def test_an_error_of_a_loop_item_is_shown_once(playbook: Path) -> None:
     _status, output = plain(playbook)
     assert output.count("no beer") == 2
     assert "a: FAILED: Break an item: beer: no beer" in output
@@ -236,7 +236,7 @@ def test_an_error_of_an_item_is_shown_once(playbook: Path) -> None:
 
 @pytest.mark.parametrize("playbook", ["hidden"], indirect=True)
 @pytest.mark.parametrize("verbosity", ["-v", "-vvv"])
-def test_what_no_log_hides_stays_hidden(playbook: Path, verbosity: str) -> None:
+def test_no_log_tasks_stay_hidden(playbook: Path, verbosity: str) -> None:
     status, output = plain(playbook, verbosity)
     assert status == 2
     assert "SECRET" not in output
@@ -244,7 +244,7 @@ def test_what_no_log_hides_stays_hidden(playbook: Path, verbosity: str) -> None:
 
 
 @pytest.mark.parametrize("playbook", ["ignored"], indirect=True)
-def test_an_ignored_error_is_called_so(playbook: Path) -> None:
+def test_an_ignored_error_is_marked_as_ignored(playbook: Path) -> None:
     status, output = plain(playbook)
     assert status == 0
     assert output.count("never mind") == 1 and output.count("failed (ignored): Try: ") == 2
@@ -252,7 +252,7 @@ def test_an_ignored_error_is_called_so(playbook: Path) -> None:
 
 
 @pytest.mark.parametrize("playbook", ["silent"], indirect=True)
-def test_a_host_that_does_not_answer_is_named(playbook: Path) -> None:
+def test_an_unreachable_host_is_named(playbook: Path) -> None:
     status, output = plain(playbook)
     assert status == 4
     assert "a: UNREACHABLE: Reach: " in output
@@ -260,7 +260,7 @@ def test_a_host_that_does_not_answer_is_named(playbook: Path) -> None:
 
 
 @pytest.mark.parametrize("playbook", ["explains"], indirect=True)
-def test_a_failure_that_is_explained_is_shown_once_and_last(playbook: Path) -> None:
+def test_a_failure_that_the_play_explains_is_shown_once_and_last(playbook: Path) -> None:
     status, output = plain(playbook)
     assert status == 2
     assert output.splitlines()[1:] == [
@@ -271,19 +271,19 @@ def test_a_failure_that_is_explained_is_shown_once_and_last(playbook: Path) -> N
 
 
 @pytest.mark.parametrize("playbook", ["corrects"], indirect=True)
-def test_a_wrong_command_is_not_to_be_run_again(playbook: Path) -> None:
+def test_after_invalid_usage_running_again_is_not_suggested(playbook: Path) -> None:
     _status, output = plain(playbook)
     assert output.splitlines()[-1] == "Failed on a, b: fix what is reported above, and correct the command."
 
 
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
-def test_plain_lines_say_what_is_waited_for(playbook: Path) -> None:
+def test_plain_lines_name_the_task_that_is_waited_for(playbook: Path) -> None:
     _status, output = plain(playbook, GPULAB_PROGRESS_INTERVAL="1")
     assert re.search(r"waiting for a, b: Take a moment, since 0:0[123]$", output, re.MULTILINE)
 
 
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
-def test_a_terminal_shows_host_and_task_live_and_ends_clean(playbook: Path) -> None:
+def test_a_terminal_shows_hosts_and_tasks_live_and_is_cleared_at_the_end(playbook: Path) -> None:
     child = terminal(playbook)
     child.expect(r"0:0\d 1/1 Do it all\r\n  0:0\d a: Take a moment\r\n")
     child.expect(r"\x1b\[3A\x1b\[J")
@@ -296,7 +296,7 @@ def test_a_terminal_shows_host_and_task_live_and_ends_clean(playbook: Path) -> N
 
 
 @pytest.mark.parametrize("playbook", ["wordy"], indirect=True)
-def test_a_change_takes_one_line_of_a_terminal_and_is_told_in_full_elsewhere(playbook: Path) -> None:
+def test_a_change_takes_one_line_on_a_terminal_and_is_shown_in_full_elsewhere(playbook: Path) -> None:
     child = terminal(playbook)
     child.expect(r"[\nJ](  (?:a, b|b, a): changed: Do one thing after another, one thing .*…)\r\n")
     assert len(child.match[1]) == 69
@@ -307,7 +307,7 @@ def test_a_change_takes_one_line_of_a_terminal_and_is_told_in_full_elsewhere(pla
 
 
 @pytest.mark.parametrize("playbook", ["lasts"], indirect=True)
-def test_a_hundred_hosts_fit_a_small_terminal(playbook: Path) -> None:
+def test_a_hundred_hosts_fit_on_a_small_terminal(playbook: Path) -> None:
     hosts = ",".join(f"gpu-host-{number:03}.rack.example.org" for number in range(100))
     argv = ["ansible-playbook", "--forks", "2", "-i", f"{hosts},", "-c", "local", str(playbook)]
     child = programs.terminal(argv, playbook.parent, environment(), columns=80)
@@ -321,7 +321,7 @@ def test_a_hundred_hosts_fit_a_small_terminal(playbook: Path) -> None:
 
 
 @pytest.mark.parametrize("playbook", ["slow"], indirect=True)
-def test_ctrl_c_ends_with_the_account(playbook: Path) -> None:
+def test_ctrl_c_ends_with_the_summary(playbook: Path) -> None:
     child = terminal(playbook)
     child.expect(r"0:\d\d a: waits for b\r\n")
     child.sendintr()
@@ -333,7 +333,7 @@ def test_ctrl_c_ends_with_the_account(playbook: Path) -> None:
 
 
 @pytest.mark.parametrize("playbook", ["says"], indirect=True)
-def test_differences_are_shown_on_request(playbook: Path, tmp_path: Path) -> None:
+def test_diffs_are_shown_on_request(playbook: Path, tmp_path: Path) -> None:
     playbook.write_text(
         "- hosts: a\n  gather_facts: false\n  tasks:\n    - name: Write\n      ansible.builtin.copy:\n"
         f"        dest: {tmp_path}/file\n        content: new line\n"

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_nodes import acceptance_nodes
-from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_seen import acceptance_seen
+from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance import acceptance_nodes, acceptance_seen
 
 
 @pytest.mark.parametrize(

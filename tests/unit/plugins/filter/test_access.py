@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from ansible import context
 from ansible.errors import AnsibleUndefinedVariable
-from ansible_collections.gpulab.kubernetes.plugins.filter.api_server import api_server
-from ansible_collections.gpulab.kubernetes.plugins.filter.expected_api import expected_api
-from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig_path import kubeconfig_path
-from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_prefix import report_prefix
-from ansible_collections.gpulab.kubernetes.plugins.filter.run_commands import run_commands
+from ansible_collections.gpulab.kubernetes.plugins.filter.access import (
+    api_server,
+    expected_api,
+    kubeconfig_path,
+    next_steps,
+    run_commands,
+)
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import report_prefix
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.judge import Wanted
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import Access
 from support.programs import run_ansible

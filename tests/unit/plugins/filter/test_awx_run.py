@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.awx_run import awx_run
+from ansible_collections.gpulab.kubernetes.plugins.filter.awx import awx_run
 
 SAME = {"project": "1111", "collection": "1.0.0 sha256:aaaa"}
 

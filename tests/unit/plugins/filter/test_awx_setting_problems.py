@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.awx_setting_problems import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.awx import FilterModule
 
 problems = FilterModule().filters()["awx_setting_problems"]
 SIGNED_IN = {"CONTROLLER_HOST": "https://awx.example.org", "CONTROLLER_OAUTH_TOKEN": "x"}

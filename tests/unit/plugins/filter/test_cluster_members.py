@@ -13,9 +13,8 @@ import pytest
 from ansible import constants, context
 from ansible.plugins.loader import become_loader, connection_loader, shell_loader
 from ansible.utils import vars as ansible_vars
-from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_members import cluster_members
-from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
-from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.inventory import cluster_members, inventory_hints
+from ansible_collections.gpulab.kubernetes.plugins.filter.variables import variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.references import CONNECTION
 from jinja2 import StrictUndefined
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_provider import cluster_provider
+from ansible_collections.gpulab.kubernetes.plugins.filter.inventory import cluster_provider
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import FilterModule
 
 read = FilterModule().filters()["containerd_config"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_state import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import FilterModule
 from hypothesis import given
 from hypothesis import strategies as some
 

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_packages import cuda_packages
-from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkit_problem import cuda_toolkit_problem
-from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkits import cuda_toolkits
+from ansible_collections.gpulab.kubernetes.plugins.filter.cuda_toolkit import (
+    cuda_packages,
+    cuda_toolkit_problem,
+    cuda_toolkits,
+)
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.plan import packages_of, plan
 from hypothesis import given
 from hypothesis import strategies as st

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.disruption import disruption
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import disruption
 
 TRAIN = {"uid": "0f1f", "namespace": "team", "name": "train", "empty_dirs": ["cache", "scratch"]}
 PLAIN = {"uid": "1a2b", "namespace": "team", "name": "eval", "empty_dirs": []}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.docker_problems import docker_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.minikube import docker_problems
 
 FOUND: dict[str, Any] = {"rootless": [], "snap": False, "configured": False, "unknown_users": []}
 TABLE = {"29.8.2": {"packages": {"Debian 12": "5:29.8.2-1~debian.12~bookworm"}}}

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.drift import drift
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import drift
 
 WANTED: dict[str, Any] = {
     "packages": {"kubelet": "1.36.4"},

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.driver_installers import ANNOTATION, FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver import ANNOTATION, FilterModule
 
 decide = FilterModule().filters()["driver_installers"]
 A, B = "580.178.04", "595.91.07"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.driver_plan import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver import FilterModule
 
 decide = FilterModule().filters()["driver_plan"]
 T4, V100 = "0x1eb8", "0x1db5"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.driver_versions import driver_versions
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver import driver_versions
 
 OLD, NEW = "580.178.04", "595.91.07"
 EVERYWHERE = ("Debian 12", "Debian 13", "Ubuntu 22.04", "Ubuntu 24.04", "Ubuntu 26.04")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_family import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.cuda import FilterModule
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_operator_driver_changes import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_operator import FilterModule
 
 changes = FilterModule().filters()["gpu_operator_driver_changes"]
 DRIVER = {"enabled": True, "version": "580.178.04", "kernelModuleType": "auto", "usePrecompiled": False}

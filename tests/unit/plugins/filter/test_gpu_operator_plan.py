@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_operator_plan import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_operator import FilterModule
 from hypothesis import given
 from hypothesis import strategies as some
 

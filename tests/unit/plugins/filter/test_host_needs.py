@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.host_needs import host_needs
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import host_needs
 
 NEEDS = {
     "node": {"ports": ["10250/tcp"], "reachable_ports": ["10250/tcp"], "kernel_modules": ["overlay"]},

@@ -12,7 +12,7 @@ from ansible import constants
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.gpulab.kubernetes.plugins.filter.inventory_hints import inventory_hints
+from ansible_collections.gpulab.kubernetes.plugins.filter.inventory import inventory_hints
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.sources import problems
 
 NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}

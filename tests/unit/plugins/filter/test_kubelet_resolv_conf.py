@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.kubelet_resolv_conf import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.files import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import usable
 
 choose = FilterModule().filters()["kubelet_resolv_conf"]

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_problems import minikube_problems
-from ansible_collections.gpulab.kubernetes.plugins.filter.minikube_settings import minikube_settings
+from ansible_collections.gpulab.kubernetes.plugins.filter.minikube import minikube_problems, minikube_settings
 
 TABLE = {"1.38.1": {"sha256": "0" * 64, "kubernetes": "1.35.1"}}
 ON_HOST = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_clients import FilterModule as Clients
-from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_export import FilterModule as Export
-from ansible_collections.gpulab.kubernetes.plugins.filter.nfs_export_differences import FilterModule as Differences
+from ansible_collections.gpulab.kubernetes.plugins.filter.storage import FilterModule as Clients
+from ansible_collections.gpulab.kubernetes.plugins.filter.storage import FilterModule as Differences
+from ansible_collections.gpulab.kubernetes.plugins.filter.storage import FilterModule as Export
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.node_plan import node_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import node_plan
 
 PACKAGES = {"containerd": ["packages"]}
 

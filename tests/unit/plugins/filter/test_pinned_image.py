@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.utils.display import Display
-from ansible_collections.gpulab.kubernetes.plugins.filter.pinned_image import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.images import FilterModule
 
 pinned = FilterModule().filters()["pinned_image"]
 

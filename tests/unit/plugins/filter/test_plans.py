@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.applicable import applicable
-from ansible_collections.gpulab.kubernetes.plugins.filter.cluster_plan import cluster_plan
-from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_rollouts import device_plugin_rollouts
-from ansible_collections.gpulab.kubernetes.plugins.filter.host_plan import host_plan
-from ansible_collections.gpulab.kubernetes.plugins.filter.host_states import host_states
-from ansible_collections.gpulab.kubernetes.plugins.filter.plan_lines import plan_lines
-from ansible_collections.gpulab.kubernetes.plugins.filter.plan_summary import plan_summary
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import (
+    applicable,
+    cluster_plan,
+    host_plan,
+    host_states,
+    plan_lines,
+    plan_summary,
+)
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import device_plugin_rollouts
 from support.programs import run_ansible
 
 ALL = ["host", "containerd", "nvidia_driver", "nvidia_container_toolkit"]

@@ -9,8 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.access_problems import access_problems
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import access_problems, preflight_report
 
 SSH = "Task failed: Failed to connect to the host via ssh: "
 SENT = 'Task failed: Data could not be sent to remote host "192.0.2.21". Make sure this host can be reached over ssh: '

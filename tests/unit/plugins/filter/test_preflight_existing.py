@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.kept_version import FilterModule as KeptVersion
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_answers import preflight_answers
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import FilterModule as KeptVersion
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_answers, preflight_report
 from test_preflight_problems import TOOLKIT, check, machines
 
 WANTED, NEWER, OLDER, OLD = (f"{each}-1~debian.12~bookworm" for each in ("2.3.6", "2.4.0", "2.2.1", "1.7.30"))

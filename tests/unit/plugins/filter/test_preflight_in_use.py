@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_report
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.differences import differences
 from hypothesis import given
 from hypothesis import strategies as st

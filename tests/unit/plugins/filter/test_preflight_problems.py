@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_notes import preflight_notes
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_problems import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import (
+    FilterModule,
+    preflight_notes,
+    preflight_report,
+)
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.host import INOTIFY
 from preflight_facts import T4, facts
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.driver_plan import driver_plan
-from ansible_collections.gpulab.kubernetes.plugins.filter.driver_versions import driver_versions
+from ansible_collections.gpulab.kubernetes.plugins.filter.driver import driver_plan, driver_versions
 from test_preflight_problems import SETTINGS, find, reading
 
 ROOT = Path(__file__).resolve().parents[4]

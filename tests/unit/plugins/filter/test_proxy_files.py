@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.proxy_files import proxy_files
+from ansible_collections.gpulab.kubernetes.plugins.filter.files import proxy_files
 
 BASE = "/etc/systemd/system/kubelet.service.d/50-gpulab-proxy"
 PROXY = "http://user:S3CRET@proxy.example.org:3128"

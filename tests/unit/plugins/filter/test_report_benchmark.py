@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_benchmark import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_metrics import FilterModule as Metrics
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_page import FilterModule as Page
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule as State
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule as Metrics
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule as Page
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule as State
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.benchmark import benchmark_tables
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.view import page
 from hypothesis import given, settings

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_failure import report_failure
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_targets import report_targets
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import report_failure, report_targets
 
 ERROR = {"severity": "error", "host": "gpu1", "what": "GPU 0 is unhealthy"}
 WARNING = {"severity": "warning", "host": "", "what": "a certificate expires in 9 days"}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_page import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.view import page
 
 TEMPLATES = str(Path(__file__).resolve().parents[4] / "roles" / "report" / "templates")

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import report_samples
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_junit import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

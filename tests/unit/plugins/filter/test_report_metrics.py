@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import report_samples
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_metrics import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import report_samples
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_page import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.links import links
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.view import page
 from hypothesis import given, settings

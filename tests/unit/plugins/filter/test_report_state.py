@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.actions import actions
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.drift import version_fits
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.origin import cluster_name

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 
 state = FilterModule().filters()["report_state"]
 REPORT: dict[str, Any] = {"hosts": {}, "totals": {"gpus": 0, "proven": 0, "in_use": 0}, "problems": []}

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_summary import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
 from hypothesis import given
 from hypothesis import strategies as st
 

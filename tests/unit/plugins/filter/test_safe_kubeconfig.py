@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.safe_kubeconfig import safe_kubeconfig
+from ansible_collections.gpulab.kubernetes.plugins.filter.kubeconfig import safe_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.api import Api, ApiError
 
 PEM = base64.b64encode(b"-----BEGIN X-----").decode()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tomllib
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_hosts import containerd_hosts
-from ansible_collections.gpulab.kubernetes.plugins.filter.to_toml import to_toml
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import to_toml
+from ansible_collections.gpulab.kubernetes.plugins.filter.files import containerd_hosts
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -14,8 +14,7 @@ import yaml
 from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.gpulab.kubernetes.plugins.filter.variable_notes import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.variables import FilterModule, variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import guesses, names
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.cluster import GROUP_VARIABLES
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification

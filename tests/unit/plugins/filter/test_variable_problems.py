@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.variables import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster, files, rules
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 from jinja2 import StrictUndefined

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_agent_kubeconfig import wandb_agent_kubeconfig
-from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_agent_plan import wandb_agent_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.wandb import wandb_agent_kubeconfig, wandb_agent_plan
 
 SOCKET = "/run/agent-images.sock"
 DOCKER = {"type": "docker"}

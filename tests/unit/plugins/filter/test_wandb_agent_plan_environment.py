@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_agent_plan import wandb_agent_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.wandb import wandb_agent_plan
 
 SETTINGS: dict[str, Any] = {
     "resource": "kubernetes",

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_launch_problems import wandb_launch_problems
-from ansible_collections.gpulab.kubernetes.plugins.filter.wandb_queues import wandb_queues
+from ansible_collections.gpulab.kubernetes.plugins.filter.wandb import wandb_launch_problems, wandb_queues
 
 ONE_TO_FOUR = {"type": "integer", "default": 1, "minimum": 1, "maximum": 4}
 

@@ -55,13 +55,13 @@ def test_paths_that_lead_elsewhere_are_refused(path: str) -> None:
 
 
 @given(some.lists(some.text("/.%?#\\ a:-_~;@", max_size=9), max_size=4))
-def test_what_is_accepted_reaches_exactly_that_path(names: list[str]) -> None:
+def test_an_accepted_path_is_requested_unchanged(names: list[str]) -> None:
     path = "/" + "/".join(["api", *names])
     if not path_problem(path):
         assert parse_url(f"https://192.0.2.1:6443{path}").request_uri == path
 
 
-def test_a_name_of_a_node_can_not_lead_to_another_object(tmp_path: Path) -> None:
+def test_a_node_name_cannot_lead_to_another_object(tmp_path: Path) -> None:
     words = r"GET.*\.\./namespaces/kube-system.*Nothing was sent"
     with FakeNode("gpu1").serve(tmp_path) as kubeconfig, pytest.raises(ApiError, match=words):
         Maintenance(Api(str(kubeconfig)), "../namespaces/kube-system", ISOLATION, check=False)

@@ -31,38 +31,38 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Runner:
     return Runner(basic.AnsibleModule(argument_spec={}), timeout=30)
 
 
-def test_result_has_everything(runner: Runner, programs: Any) -> None:
+def test_a_result_has_all_fields(runner: Runner, programs: Any) -> None:
     path = str(programs.add("tool", 'echo "out $1 $LC_ALL"; echo "err" >&2; exit 3'))
     assert runner.run([path, "$HOME *"]) == Result((path, "$HOME *"), 3, "out $HOME * C\n", "err\n")
 
 
-def test_name_is_found_in_path(runner: Runner) -> None:
+def test_a_program_is_found_in_path(runner: Runner) -> None:
     assert runner.run(["sh", "-c", "exit 0"]).rc == 0
 
 
-def test_data_is_given_on_stdin_unchanged(runner: Runner, programs: Any) -> None:
+def test_data_is_passed_to_stdin_unchanged(runner: Runner, programs: Any) -> None:
     path = str(programs.add("tool", "cat"))
     assert runner.run([path], data="secret without newline").stdout == "secret without newline"
 
 
-def test_program_that_reads_nothing_is_no_crash(runner: Runner, programs: Any) -> None:
+def test_a_program_that_does_not_read_its_input_is_not_an_error(runner: Runner, programs: Any) -> None:
     path = str(programs.add("tool", "exit 0"))
     assert runner.run([path], data="x" * 1_000_000).rc in (0, -13)
 
 
-def test_bytes_that_are_not_utf8_are_replaced(runner: Runner, programs: Any) -> None:
+def test_invalid_utf8_is_replaced(runner: Runner, programs: Any) -> None:
     path = str(programs.add("tool", r"printf '\377ok'"))
     assert runner.run([path]).stdout == "\ufffdok"
 
 
 @pytest.mark.parametrize("name", ["no-such-program-here", "/no/such/program"])
-def test_missing_program_is_an_error_of_its_own(runner: Runner, name: str) -> None:
+def test_a_missing_program_has_its_own_error(runner: Runner, name: str) -> None:
     with pytest.raises(CommandNotFoundError, match=name) as caught:
         runner.run([name, "--version"])
     assert caught.value.fields == {"cmd": (name, "--version"), "rc": 127}
 
 
-def test_file_that_is_no_program(runner: Runner, tmp_path: Path) -> None:
+def test_a_file_that_is_not_executable_is_an_error(runner: Runner, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.write_text("#!/no/such/interpreter\n")
     broken.chmod(0o755)
@@ -72,14 +72,14 @@ def test_file_that_is_no_program(runner: Runner, tmp_path: Path) -> None:
 
 
 def _ended(process: Path) -> bool:
-    """A killed process is gone, or waits as a zombie for whoever reaps it."""
+    """Return whether a killed process is gone, or a zombie that has not been reaped yet."""
     try:
         return (process / "stat").read_text().split()[2] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
 
 
-def test_hung_program_is_killed_with_its_children(runner: Runner, programs: Any, tmp_path: Path) -> None:
+def test_a_program_that_hangs_is_killed_with_its_children(runner: Runner, programs: Any, tmp_path: Path) -> None:
     path = str(programs.add("stuck", f"echo begun\nsleep 600 &\necho $! > {tmp_path}/child\nwait"))
     start = time.monotonic()
     with pytest.raises(CommandTimeoutError, match=r"stuck.*0\.5 s") as caught:
@@ -92,19 +92,19 @@ def test_hung_program_is_killed_with_its_children(runner: Runner, programs: Any,
     assert _ended(child)
 
 
-def test_child_that_keeps_writing_does_not_hold_us(runner: Runner, programs: Any) -> None:
+def test_a_child_that_keeps_writing_does_not_block(runner: Runner, programs: Any) -> None:
     path = str(programs.add("stuck", "yes &\nwait"))
     with pytest.raises(CommandTimeoutError):
         runner.run([path], timeout=0.3)
 
 
-def test_quick_program_is_not_waited_for(runner: Runner) -> None:
+def test_a_quick_program_does_not_wait(runner: Runner) -> None:
     before = os.times().elapsed
     runner.run(["true"], timeout=60)
     assert os.times().elapsed - before < 10
 
 
-def test_check_names_what_was_being_done(runner: Runner, programs: Any) -> None:
+def test_an_error_names_the_failed_action(runner: Runner, programs: Any) -> None:
     path = str(programs.add("tool", "echo 'no such pool' >&2; exit 4"))
     with pytest.raises(CommandError) as caught:
         runner.check([path], "drying the pool")
@@ -121,12 +121,12 @@ def test_check_names_what_was_being_done(runner: Runner, programs: Any) -> None:
         (Result((), -11, "", ""), "killed by signal 11"),
     ],
 )
-def test_said(result: Result, said: str) -> None:
+def test_the_message_of_a_result_is_its_most_relevant_output(result: Result, said: str) -> None:
     assert result.said == said
 
 
 TOKEN = "8l4jks.lxh6hgeuqnq29tac"
-# Ansible's word for an argument that is the value of a secret option.
+# Ansible's replacement for an argument that is the value of a secret option.
 HIDDEN = "VALUE_SPECIFIED_IN_NO_LOG_PARAMETER"
 
 
@@ -169,16 +169,16 @@ def test_secrets_in_texts_are_masked(text: str, masked: str) -> None:
         "-o Dpkg::Options::=--force-confold nvidia-driver-595=595.71-1",
     ],
 )
-def test_other_texts_stay_as_they_are(text: str) -> None:
+def test_texts_without_secrets_stay_as_they_are(text: str) -> None:
     assert mask(text) == text
 
 
-def test_a_command_line_can_be_typed_again() -> None:
+def test_a_shown_command_line_can_be_run_again() -> None:
     argv = ["sh", "-c", "echo $HOME; ls 'a b'"]
     assert shlex.split(command_line(argv)) == argv
 
 
-# Quoting changes the first and the third.
+# Quoting changes the first and the third argument.
 SECRETS = ["it's S3CRET", "S3CRET", 'S3"CRET $x']
 
 
@@ -192,12 +192,12 @@ SECRETS = ["it's S3CRET", "S3CRET", 'S3"CRET $x']
         (["--certificate-key", "{}", "--v=5"], "--certificate-key '********' --v=5"),
     ],
 )
-def test_a_named_secret_is_not_in_a_command_line(secret: str, words: list[str], shown: str) -> None:
+def test_a_registered_secret_is_not_shown_in_a_command_line(secret: str, words: list[str], shown: str) -> None:
     assert command_line(["tool", *(word.replace("{}", secret) for word in words)]) == f"tool {shown}"
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_a_secret_option_is_not_in_a_command_line(secret: str) -> None:
+def test_the_value_of_a_secret_option_is_not_shown_in_a_command_line(secret: str) -> None:
     shown = f"tool --key 'x********' {HIDDEN}"
     assert command_line(["tool", "--key", f"x{secret}", secret], [secret]) == shown
 
@@ -240,7 +240,7 @@ def test_a_failure_shows_its_command_without_secrets(
     assert all(each.endswith(" s)") for each in result.get("commands", []))
 
 
-def test_a_result_lists_its_commands_with_v_alone(
+def test_a_result_lists_its_commands_only_with_v(
     programs: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs.add("tool", 'test "$1" != slow || exec sleep 60')

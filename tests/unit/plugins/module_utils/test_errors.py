@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""An error of a file, a connection or a text is one sentence, in every module and in each state."""
+"""Errors of files, connections and texts are one sentence, in every module and every state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device", "/etc/x")
 
 
 class Module:
-    """As much of an AnsibleModule as is needed to end it."""
+    """The parts of AnsibleModule that end a module."""
 
     def __init__(self, **params: Any) -> None:
         self.params = params
@@ -63,7 +63,7 @@ def test_an_error_is_one_sentence(error: Exception, message: str) -> None:
     assert ended.value.args[0]["msg"] == said
 
 
-def test_a_state_that_fails_keeps_the_results_of_the_others() -> None:
+def test_a_failed_state_keeps_the_results_of_the_others() -> None:
     empty: dict[str, Any] = {"argument_spec": {}}
     modules = {
         "good": SimpleNamespace(SPECIFICATION=empty, ensure=lambda _module: {"changed": True}),
@@ -87,7 +87,9 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_does_not_keep_files_from_being_put_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_does_not_prevent_files_from_being_restored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, source = tmp_path / "key", tmp_path / "source"
     key.write_text("old")
     source.write_text("old")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Problems keep their remedies from where they are found to the report, however they are worded."""
+"""Problems keep their remedies from detection to the report, however they are worded."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, cast
 
 import pytest
 import report_samples
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight_report import preflight_report
-from ansible_collections.gpulab.kubernetes.plugins.filter.report_state import report_state
-from ansible_collections.gpulab.kubernetes.plugins.filter.variable_problems import variable_problems
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.report import report_state
+from ansible_collections.gpulab.kubernetes.plugins.filter.variables import variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import summary
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.network import Network
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
@@ -36,7 +36,7 @@ PLUGINS = Path(__file__).resolve().parents[4] / "plugins"
 GPUS = (Gpu("GPU-0", "Tesla T4"), Gpu("GPU-1", "Tesla T4"))
 SETTINGS = {"observed": "2026-11-22T02:00:00Z", "now": 1.0, "certificate_days": 30, "api_failure": "refused"}
 KIND = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
-# What makes a problem: the places of its kind and of its remedy, None where the remedy is found by the kind.
+# Functions that create problems: the positions of kind and remedy; None if the remedy follows from the kind.
 MAKERS: dict[str, tuple[int, int | None]] = {
     "Problem": (0, 4),
     ".problem": (0, 4),
@@ -48,12 +48,12 @@ MAKERS: dict[str, tuple[int, int | None]] = {
 
 
 def shuffle(text: str) -> str:
-    """Return other words, the same for the same; what was reworded stays."""
+    """Return another wording, the same for the same text; texts that were reworded already stay."""
     return text if text[:1] in ("", "~") else f"~{text[::-1]}"
 
 
 def reword(patch: pytest.MonkeyPatch) -> None:
-    """Let every problem that is made from now on use other words for what is wrong, and why."""
+    """Change the wording of cause and details of all new problems."""
     made = Problem.__init__
 
     def init(self: Problem, *args: Any, **named: Any) -> None:
@@ -77,7 +77,7 @@ def proof(name: str, *uuids: str, kind: str = "gpu", **more: Any) -> PodProof:
 
 
 def hosts() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield hosts with everything wrong that acceptance can find on one."""
+    """Yield hosts with every problem that acceptance can find on a single host."""
     physical = GPUS
     conflict = {"level": "problem", "text": "not for mine", "files": ["/etc/containerd/a.toml"]}
     known = {f"GPU-{number}": "Tesla T4" for number in (0, 1, 8, 9)}
@@ -102,7 +102,7 @@ def hosts() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class Deaf:
-    """Stands for an API and a run in whose pod network nobody is reached."""
+    """Fake API and run, in whose pod network no pod is reachable."""
 
     def of(self, kind: str) -> list[PodProof]:
         return [PodProof(name, name, kind, trouble=said) for name, said in (("a", ""), ("b", ""), ("c", "failed"))]
@@ -121,7 +121,7 @@ class Deaf:
 
 
 def gpus() -> dict[str, Any]:
-    """Return what nvidia_smi_info returns of GPUs with every fault that can be read, and an Xid."""
+    """Return the result of nvidia_smi_info for GPUs with every readable fault and an Xid."""
     off = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     known = {"pending": True, "failure": True}
     found = [
@@ -140,9 +140,9 @@ def gpus() -> dict[str, Any]:
 
 
 def remedies() -> dict[str, list[Any]]:
-    """Return every remedy with what it belongs to, by the places where a person or a program finds it."""
+    """Return every remedy with its subject, by the place where a person or a program finds it."""
     network = Network(cast(Api, Deaf()), cast(Run, Deaf()), "n").verify()
-    # Through the ConfigMap.
+    # Stored in and read from the ConfigMap.
     report = json.loads(json.dumps(whole(dict(hosts()), network, {}, "now")))
     found = [*report["problems"], *report["warnings"]]
     smi = gpus()
@@ -164,12 +164,12 @@ def remedies() -> dict[str, list[Any]]:
     }
 
 
-def test_every_remedy_arrives_unchanged_when_all_messages_are_reworded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_remedy_arrives_unchanged_if_all_messages_are_reworded(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = remedies()
     reword(monkeypatch)
     assert all(each["cause"][0] == "~" for _name, entry in hosts() for each in entry["problems"])
     assert remedies() == plain
-    # Nothing of it is there by chance: everything that acceptance and nvidia-smi's readers know was found.
+    # The comparison covers every kind that acceptance and nvidia-smi's readers know.
     assert {kind for kind, *_rest in plain["acceptance"]} == set(REMEDIES)
     assert {each[0] for each in plain["nvidia_smi"] if isinstance(each, tuple)} == {*faults.REMEDIES, "xid_79"}
     assert {kind for kind, *_rest in plain["report"]} >= {"api_unread", "host_unreachable", "gpu_unhealthy", *REMEDIES}
@@ -178,7 +178,7 @@ def test_every_remedy_arrives_unchanged_when_all_messages_are_reworded(monkeypat
         assert found and all(each and (not isinstance(each, tuple) or each[-1]) for each in found)
 
 
-def test_what_is_known_of_one_problem_takes_the_place_of_what_helps_with_its_kind() -> None:
+def test_a_specific_remedy_replaces_the_general_one_of_its_kind() -> None:
     found = {(each["kind"], host): each["do"] for host, entry in hosts() for each in entry["problems"]}
     assert found["gpus_not_allocatable", "few"] == "Delete the plugin's pod."
     assert found["driver_not_ok", "driver"].startswith(
@@ -188,7 +188,7 @@ def test_what_is_known_of_one_problem_takes_the_place_of_what_helps_with_its_kin
 
 
 def makers() -> Iterator[tuple[str, ast.expr, ast.expr | None]]:
-    """Yield for each call that makes a problem its place, its kind, and its remedy unless the kind decides about it."""
+    """Yield location, kind and remedy (unless it follows from the kind) of each call that creates a problem."""
     for path in sorted(PLUGINS.rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):
             if isinstance(call, ast.Call):
@@ -214,7 +214,7 @@ def test_every_kind_has_a_remedy() -> None:
     assert len(kinds) > 100, "the calls were not found"
 
 
-def test_a_report_of_before_there_were_kinds_is_read() -> None:
+def test_a_report_from_before_the_kinds_is_read() -> None:
     old = report_samples.well()
     old["problems"] = [
         {"host": "gpu1", "gpu": "GPU-1", "cause": "no pod was given this GPU"},

@@ -15,7 +15,7 @@ def listener() -> Any:
         yield server
 
 
-def test_reach(run_module: Any, listener: Any) -> None:
+def test_a_reachable_api_server_is_reported_with_the_installed_packages(run_module: Any, listener: Any) -> None:
     port = listener.getsockname()[1]
     result = run_module("api_reach_info", {"endpoint": f"127.0.0.1:{port}"}, check=True)
     assert (result["changed"], result["reach"], result["error"]) == (False, "answered", "")
@@ -28,16 +28,16 @@ def test_reach(run_module: Any, listener: Any) -> None:
     ("endpoint", "reach"),
     [("", "unasked"), ("no.such.name.invalid:6443", "unreachable"), ("127.0.0.1:x", "unreachable")],
 )
-def test_without_an_answer(run_module: Any, endpoint: str, reach: str) -> None:
+def test_a_refused_connection_and_an_unknown_name_are_distinguished(run_module: Any, endpoint: str, reach: str) -> None:
     assert run_module("api_reach_info", {"endpoint": endpoint})["reach"] == reach
 
 
-def test_time_limit_that_no_clock_has(run_module: Any) -> None:
+def test_an_invalid_time_limit_is_an_error(run_module: Any) -> None:
     assert run_module("api_reach_info", {"endpoint": "127.0.0.1:1", "timeout": 1e300})["reach"] == "unreachable"
 
 
-def test_silence(run_module: Any) -> None:
-    """A queue that is full answers no further connection, as a packet filter that drops."""
+def test_a_server_that_does_not_respond_is_reported_as_silent(run_module: Any) -> None:
+    """A full queue accepts no further connection, like a packet filter that drops packets."""
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen(0)

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from first_run_record import recorded
 
-# One program plays apt-get, apt-cache and dpkg upon a small world: state.json holds the packages
-# {name: [want, flag, state, version]}, what the index knows, and what the servers hold.
+# A program that simulates apt-get, apt-cache and dpkg. state.json contains the packages {name: [want, flag, state,
+# version]}, the versions in the index, and the versions on the servers.
 PLAYER = r"""
 import json, os, pathlib, sys
 here = pathlib.Path("{directory}")
@@ -159,7 +160,7 @@ def installed(version: str, want: str = "hold") -> list[str]:
     return [want, "ok", "installed", version]
 
 
-def test_bare_host_then_nothing_to_do(ensure: Ensure, world: World) -> None:
+def test_packages_are_installed_on_a_bare_host_and_a_second_run_changes_nothing(ensure: Ensure, world: World) -> None:
     result = ensure()
     assert result["changed"] and result["before"] == {}
     assert result["installed"] == {"kubelet": "1.36.4-1.1", "kubectl": "1.36.4-1.1"}
@@ -177,14 +178,38 @@ def test_bare_host_then_nothing_to_do(ensure: Ensure, world: World) -> None:
     assert again["installed"] == again["before"] == result["installed"]
 
 
-def test_index_is_not_refreshed_when_the_version_is_known(ensure: Ensure, world: World) -> None:
+def test_packages_are_recorded_as_they_were_before_the_first_change(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.35.9-1.1", "install"), "other": installed("1")})
+    ensure(check=True)
+    assert recorded(world.directory) == {}
+    ensure()
+    before = {"kubelet": {"version": "1.35.9-1.1", "held": False}, "kubectl": None, "dependency": None}
+    assert recorded(world.directory) == before
+    world.set(packages={"kubelet": installed("1.36.4-1.1", "install"), "kubectl": installed("1.36.4-1.1")})
+    assert ensure()["changed"]
+    assert recorded(world.directory) == before
+
+
+def test_a_package_that_is_only_held_is_recorded_as_not_held(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1", "install")})
+    ensure([KUBELET])
+    assert recorded(world.directory) == {"kubelet": {"version": "1.36.4-1.1", "held": False}}
+
+
+def test_what_is_as_wanted_is_not_recorded(ensure: Ensure, world: World) -> None:
+    world.set(packages={"kubelet": installed("1.36.4-1.1")})
+    assert not ensure([KUBELET])["changed"]
+    assert recorded(world.directory) == {}
+
+
+def test_the_index_is_not_refreshed_if_the_version_is_known(ensure: Ensure, world: World) -> None:
     world.set(known={"kubelet": ["1.36.4-1.1"], "kubectl": ["1.36.4-1.1"]})
     assert ensure()["changed"]
     assert not [call for call in world.calls() if " update" in call]
 
 
 @pytest.mark.parametrize("known", [{}, {"kubelet": ["1.36.4-1.1"], "kubectl": ["1.36.4-1.1"]}])
-def test_check_mode_foretells(ensure: Ensure, world: World, known: dict[str, list[str]]) -> None:
+def test_check_mode_predicts_the_changes(ensure: Ensure, world: World, known: dict[str, list[str]]) -> None:
     world.set(known=known)
     foretold = ensure(check=True)
     assert foretold["changed"] and world.packages() == {}
@@ -196,7 +221,7 @@ def test_check_mode_foretells(ensure: Ensure, world: World, known: dict[str, lis
 
 
 @pytest.mark.parametrize(("architecture", "line"), [("amd64", "kubelet:amd64 hold"), ("all", "kubelet hold")])
-def test_only_the_hold_is_missing(ensure: Ensure, world: World, architecture: str, line: str) -> None:
+def test_only_a_missing_hold_is_set(ensure: Ensure, world: World, architecture: str, line: str) -> None:
     world.set(packages={"kubelet": installed("1.36.4-1.1", "install")}, architecture=architecture)
     assert ensure([KUBELET], check=True)["changed"]
     result = ensure([KUBELET])
@@ -205,7 +230,7 @@ def test_only_the_hold_is_missing(ensure: Ensure, world: World, architecture: st
     assert not ensure([KUBELET], hold=False)["changed"]
 
 
-def test_held_package_is_raised_and_held_again(ensure: Ensure, world: World) -> None:
+def test_a_held_package_is_upgraded_and_held_again(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": installed("1.35.8-1.1")})
     assert ensure([KUBELET], allow_change_held=False)["failed"]
     result = ensure([KUBELET])
@@ -214,7 +239,7 @@ def test_held_package_is_raised_and_held_again(ensure: Ensure, world: World) -> 
     assert world.packages()["kubelet"] == installed("1.36.4-1.1")
 
 
-def test_downgrade_is_refused_unless_allowed(ensure: Ensure, world: World) -> None:
+def test_a_downgrade_is_refused_unless_allowed(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": installed("1.37.1-1.1")})
     for check in (True, False):
         result = ensure([KUBELET], check=check)
@@ -224,14 +249,14 @@ def test_downgrade_is_refused_unless_allowed(ensure: Ensure, world: World) -> No
     assert "--allow-downgrades" in "".join(world.calls())
 
 
-def test_unknown_version_lists_what_there_is(ensure: Ensure, world: World) -> None:
+def test_an_unknown_version_is_an_error_that_lists_the_available_ones(ensure: Ensure, world: World) -> None:
     result = ensure([{"name": "kubelet", "version": "1.36.9-1.1"}, {"name": "kubeadm", "version": "1.36.9-1.1"}])
     assert result["failed"]
     assert "kubelet 1.36.9-1.1, they hold 1.37.1-1.1, 1.36.4-1.1" in result["msg"]
     assert "kubeadm 1.36.9-1.1, nor any other version of it" in result["msg"]
 
 
-def test_broken_source_of_somebody_matters_only_when_needed(ensure: Ensure, world: World) -> None:
+def test_a_broken_unmanaged_source_only_matters_if_it_is_needed(ensure: Ensure, world: World) -> None:
     world.set(update_error="E: The repository 'http://foreign' does not have a Release file.")
     result = ensure()
     assert result["failed"] and "http://foreign" in result["msg"] and result["cmd"].startswith("apt-get update ")
@@ -239,13 +264,13 @@ def test_broken_source_of_somebody_matters_only_when_needed(ensure: Ensure, worl
     assert not ensure([KUBELET])["failed"]
 
 
-def test_without_a_version_any_will_do(ensure: Ensure, world: World) -> None:
+def test_without_a_version_any_installed_version_is_accepted(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": installed("1.2-3")})
     assert not ensure([{"name": "kubelet"}])["changed"]
     assert ensure([{"name": "kubectl"}])["installed"] == {"kubectl": "1.36.4-1.1"}
 
 
-def test_removal_is_never_silent(ensure: Ensure, world: World) -> None:
+def test_packages_are_never_removed_without_permission(ensure: Ensure, world: World) -> None:
     world.set(install_error="E: Packages need to be removed but remove is disabled.")
     result = ensure()
     assert result["failed"] and "remove is disabled" in result["msg"] and "allow_removal" in result["msg"]
@@ -254,7 +279,7 @@ def test_removal_is_never_silent(ensure: Ensure, world: World) -> None:
     assert "--no-remove" not in "".join(world.calls())
 
 
-def test_interrupted_dpkg_is_completed_first(ensure: Ensure, world: World) -> None:
+def test_an_interrupted_dpkg_is_completed_first(ensure: Ensure, world: World) -> None:
     (world.directory / "dpkg/updates/0001").write_text("")
     world.set(packages={"kubelet": ["hold", "ok", "unpacked", "1.36.4-1.1"]})
     assert ensure([KUBELET], check=True)["changed"]
@@ -273,10 +298,10 @@ def test_interrupted_dpkg_is_completed_first(ensure: Ensure, world: World) -> No
         ("kubelet-dkms", [KUBELET]),
     ],
 )
-def test_a_script_that_failed_again_is_not_run_a_third_time(
+def test_a_maintainer_script_that_failed_twice_is_not_run_again(
     ensure: Ensure, world: World, failing: str, asked: list[dict[str, Any]]
 ) -> None:
-    # One that waits for the failing one stays unpacked.
+    # A package that depends on the failing one stays unpacked.
     packages = {"kubelet-dkms": "half-configured", "kubelet": "unpacked" if failing != "kubelet" else "half-configured"}
     world.set(
         packages={
@@ -302,7 +327,7 @@ def test_a_script_that_failed_again_is_not_run_a_third_time(
         pytest.param("tzdata", "1.37.1-1.1", id="of another package, next to other work"),
     ],
 )
-def test_a_failed_package_that_is_replaced_does_not_stop(
+def test_a_failed_package_that_will_be_replaced_is_not_an_error(
     ensure: Ensure, world: World, failing: str, version: str
 ) -> None:
     packages = {"kubelet": ["install", "ok", "half-configured", "1.36.4-1.1"]}
@@ -311,30 +336,30 @@ def test_a_failed_package_that_is_replaced_does_not_stop(
     assert not result["failed"] and result["installed"] == {"kubelet": version}
 
 
-def test_half_installed_package_is_installed_again(ensure: Ensure, world: World) -> None:
+def test_a_half_installed_package_is_installed_again(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": ["install", "reinstreq", "half-installed", "1.36.4-1.1"]})
     assert ensure([KUBELET])["changed"]
     assert world.packages()["kubelet"] == installed("1.36.4-1.1")
     assert any("--reinstall" in call and "--fix-broken" in call for call in world.calls())
 
 
-def test_half_done_work_of_others_is_left_alone_when_nothing_is_to_do(ensure: Ensure, world: World) -> None:
+def test_unmanaged_pending_packages_are_ignored_if_nothing_has_to_change(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": installed("1.36.4-1.1"), "else": ["install", "ok", "unpacked", "1"]})
     assert not ensure([KUBELET])["changed"] and world.calls() == []
 
 
-def test_lock_is_waited_for(ensure: Ensure, world: World) -> None:
+def test_a_lock_is_waited_for(ensure: Ensure, world: World) -> None:
     world.set(locked=1)
     assert ensure([KUBELET], lock_timeout=20)["installed"] == {"kubelet": "1.36.4-1.1"}
 
 
-def test_holder_of_the_lock_is_named(ensure: Ensure, world: World) -> None:
+def test_the_holder_of_the_lock_is_named(ensure: Ensure, world: World) -> None:
     world.set(locked=99)
     result = ensure([KUBELET])
     assert result["failed"] and "unattended-upgr, process 4711" in result["msg"] and "lock_timeout" in result["msg"]
 
 
-def test_half_installed_dependency_is_repaired_on_the_way(ensure: Ensure, world: World) -> None:
+def test_a_half_installed_dependency_is_repaired(ensure: Ensure, world: World) -> None:
     world.set(
         packages={
             "kubelet": ["hold", "ok", "unpacked", "1.36.4-1.1"],
@@ -347,7 +372,7 @@ def test_half_installed_dependency_is_repaired_on_the_way(ensure: Ensure, world:
     assert [call.split()[-1] for call in world.calls() if "--reinstall" in call] == ["cni"]
 
 
-def test_optional_package_that_nobody_has_is_left_out(ensure: Ensure, world: World) -> None:
+def test_an_unavailable_optional_package_is_omitted(ensure: Ensure, world: World) -> None:
     headers = {"name": "linux-headers-odd", "optional": True}
     assert ensure([KUBELET, headers], check=True)["missing"] == [], "a refresh may bring it"
     result = ensure([KUBELET, headers])
@@ -364,7 +389,7 @@ HEADERS = [{"name": "linux-headers-odd", "optional": True}]
 
 
 @pytest.mark.parametrize("lists", ["empty", "incomplete"])
-def test_optional_package_alone_is_looked_for_again_where_an_index_is_missing(
+def test_an_unavailable_optional_package_is_searched_again_if_an_index_is_missing(
     ensure: Ensure, world: World, lists: str
 ) -> None:
     if lists == "empty":
@@ -383,7 +408,7 @@ def test_optional_package_alone_is_looked_for_again_where_an_index_is_missing(
     assert world.calls() == []
 
 
-def test_optional_package_that_nobody_has_refreshes_indexes_once_a_day(ensure: Ensure, world: World) -> None:
+def test_an_unavailable_optional_package_refreshes_indexes_at_most_once_a_day(ensure: Ensure, world: World) -> None:
     for calls in (["madison", "update", "madison"], ["madison"]):
         assert ensure(HEADERS)["missing"] == ["linux-headers-odd"]
         assert [call.split()[1] for call in world.calls()] == calls
@@ -392,7 +417,7 @@ def test_optional_package_that_nobody_has_refreshes_indexes_once_a_day(ensure: E
     assert [call.split()[1] for call in world.calls()] == ["madison", "update", "madison"]
 
 
-def test_one_package_of_the_list_stays_free(ensure: Ensure, world: World) -> None:
+def test_a_package_can_be_excluded_from_holding(ensure: Ensure, world: World) -> None:
     packages = [KUBELET, {"name": "kubectl", "hold": False}]
     assert ensure(packages, check=True)["held"] == ["kubelet"]
     assert ensure(packages)["held"] == ["kubelet"]
@@ -400,7 +425,7 @@ def test_one_package_of_the_list_stays_free(ensure: Ensure, world: World) -> Non
     assert not ensure(packages)["changed"]
 
 
-def test_missing_index_of_dependencies_is_fetched_once(ensure: Ensure, world: World) -> None:
+def test_a_missing_index_of_dependencies_is_downloaded_once(ensure: Ensure, world: World) -> None:
     known = {"kubelet": ["1.36.4-1.1"]}
     world.set(known=known, stale=True)
     assert ensure([KUBELET], check=True)["installed"] == {"kubelet": "1.36.4-1.1"}
@@ -409,7 +434,7 @@ def test_missing_index_of_dependencies_is_fetched_once(ensure: Ensure, world: Wo
     assert [call.split()[1] for call in world.calls() if call.startswith("apt-get")] == ["install", "update", "install"]
 
 
-def test_dependency_that_nobody_has_is_said_after_one_refresh(ensure: Ensure, world: World) -> None:
+def test_an_unavailable_dependency_is_reported_after_one_refresh(ensure: Ensure, world: World) -> None:
     world.set(known={"kubelet": ["1.36.4-1.1"]}, install_error="E: kubelet : Depends: x but it is not installable")
     result = ensure([KUBELET])
     assert result["failed"] and "not installable" in result["msg"]
@@ -431,7 +456,7 @@ def old_driver(world: World) -> None:
     )
 
 
-def test_a_release_follows_as_a_whole(ensure: Ensure, world: World) -> None:
+def test_all_packages_of_a_release_are_changed_together(ensure: Ensure, world: World) -> None:
     old_driver(world)
     world.set(known=json.loads((world.directory / "state.json").read_text())["held_by_servers"])
     foretold = ensure(DRIVER, check=True, follow=FOLLOW, allow_removal=True)
@@ -448,7 +473,7 @@ def test_a_release_follows_as_a_whole(ensure: Ensure, world: World) -> None:
     assert not ensure(DRIVER, follow=FOLLOW, allow_removal=True)["changed"] and world.calls() == []
 
 
-def test_what_an_interrupted_run_left_behind_follows(ensure: Ensure, world: World) -> None:
+def test_packages_left_by_an_interrupted_run_are_changed_too(ensure: Ensure, world: World) -> None:
     old_driver(world)
     packages = world.packages()
     world.set(packages={**packages, "nvidia-open": installed("595-1")})
@@ -456,14 +481,14 @@ def test_what_an_interrupted_run_left_behind_follows(ensure: Ensure, world: Worl
     assert world.packages()["libnvidia-ml1"][3] == "595-1" and "nvidia-open-580" not in world.packages()
 
 
-def test_what_cannot_follow_is_named_where_nothing_may_be_removed(ensure: Ensure, world: World) -> None:
+def test_packages_in_the_way_are_named_if_nothing_may_be_removed(ensure: Ensure, world: World) -> None:
     old_driver(world)
     result = ensure(DRIVER, follow=FOLLOW)
     assert result["failed"] and "nvidia-open-580" in result["msg"] and "allow_removal" in result["msg"]
     assert set(world.packages()) == {"nvidia-open-580", "libnvidia-ml1", "libnvidia-container1"}
 
 
-def test_the_packaging_s_own_part_of_a_version_may_be_left_open(ensure: Ensure, world: World) -> None:
+def test_the_revision_of_a_version_can_be_left_open(ensure: Ensure, world: World) -> None:
     world.set(held_by_servers={"kubelet": ["1.37.1-1.1", "1.36.4-1.2", "1.36.4-1.1"]})
     wish = [{"name": "kubelet", "version": "1.36.4-*"}]
     assert ensure(wish)["installed"] == {"kubelet": "1.36.4-1.2"}

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,13 @@ from unittest.mock import Mock
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt import source
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.keyring import armored, public_keys
+from first_run_record import recorded
 from openpgp_keys import fingerprint, public_key
 
 KEY = public_key(1)
 URI = "http://depot.example/core:/v1.36/deb/"
 
-# Fetches the index of the source file it is given, unless told to fail; every call is noted.
+# Downloads the index of the given source file, unless it should fail; every call is recorded.
 APT_GET = r"""
 import os, pathlib, sys
 here = pathlib.Path("{directory}")
@@ -64,7 +66,7 @@ class Host:
         (self.directory / "key.gpg").write_bytes(data)
 
     def sign(self, data: bytes, complaint: str) -> None:
-        """From now on the index is signed by this key, and apt complains in these words of any other."""
+        """Let this key sign the index from now on; for any other key, apt prints this message."""
         text = armored(data).splitlines()[2]
         (self.directory / "signed_by").write_text(text)
         (self.directory / "complaint").write_text(complaint)
@@ -98,7 +100,7 @@ def apply(run_module: Any, host: Host) -> Apply:
     return call
 
 
-def test_bare_host_then_nothing_to_do(apply: Apply, host: Host) -> None:
+def test_a_source_is_added_to_a_bare_host_and_a_second_run_changes_nothing(apply: Apply, host: Host) -> None:
     result = apply()
     assert result["changed"] and result["refreshed"]
     assert host.source.read_text().splitlines()[2:] == [
@@ -119,7 +121,7 @@ def test_bare_host_then_nothing_to_do(apply: Apply, host: Host) -> None:
     assert len(host.calls()) == 1
 
 
-def test_private_umask_leaves_files_that_apt_can_read(apply: Apply, host: Host) -> None:
+def test_with_a_private_umask_apt_can_still_read_the_files(apply: Apply, host: Host) -> None:
     old = os.umask(0o077)
     try:
         apply()
@@ -129,7 +131,7 @@ def test_private_umask_leaves_files_that_apt_can_read(apply: Apply, host: Host) 
     assert host.key.parent.stat().st_mode & 0o777 == 0o755
 
 
-def test_check_mode_foretells_the_same_files_and_touches_nothing(apply: Apply, host: Host) -> None:
+def test_check_mode_predicts_the_same_files_and_changes_nothing(apply: Apply, host: Host) -> None:
     foretold = apply(check=True)
     assert foretold["changed"] and host.files() == {} and host.calls() == []
     real = apply()
@@ -139,7 +141,7 @@ def test_check_mode_foretells_the_same_files_and_touches_nothing(apply: Apply, h
 
 
 @pytest.mark.parametrize("gone", ["key", "index", "mode", "source mode"])
-def test_what_is_missing_is_brought_back(apply: Apply, host: Host, gone: str) -> None:
+def test_missing_files_are_restored(apply: Apply, host: Host, gone: str) -> None:
     apply()
     before = host.files()
     if gone == "key":
@@ -154,7 +156,7 @@ def test_what_is_missing_is_brought_back(apply: Apply, host: Host, gone: str) ->
     assert not apply()["changed"]
 
 
-def test_other_key_url_fetches_the_key(apply: Apply, host: Host) -> None:
+def test_a_changed_key_url_downloads_the_key(apply: Apply, host: Host) -> None:
     apply()
     (host.directory / "new.gpg").write_bytes(public_key(2))
     before = host.key.read_text()
@@ -162,13 +164,13 @@ def test_other_key_url_fetches_the_key(apply: Apply, host: Host) -> None:
     assert host.key.read_text() != before
 
 
-def test_suites_and_components(apply: Apply, host: Host) -> None:
+def test_suites_and_components_are_written(apply: Apply, host: Host) -> None:
     apply(uris="http://h/debian", suites=["bookworm"], components=["stable", "test"])
     assert "Suites: bookworm\nComponents: stable test\n" in host.source.read_text()
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_failed_update_puts_everything_back(apply: Apply, host: Host, first: bool) -> None:
+def test_a_failed_update_restores_everything(apply: Apply, host: Host, first: bool) -> None:
     if not first:
         apply()
     before = host.files()
@@ -184,7 +186,7 @@ def test_failed_update_puts_everything_back(apply: Apply, host: Host, first: boo
     ("content", "words"),
     [(b"<html>proxy says no</html>", "begins with '<html>proxy"), (None, "No such file")],
 )
-def test_bad_key_leaves_nothing(apply: Apply, host: Host, content: bytes | None, words: str) -> None:
+def test_an_invalid_key_changes_nothing(apply: Apply, host: Host, content: bytes | None, words: str) -> None:
     key = host.directory / "key.gpg"
     key.unlink() if content is None else key.write_bytes(content)
     result = apply()
@@ -207,7 +209,7 @@ STANZA = f"Types: deb\nURIs: http://d/\nSuites: x\n\nTypes: deb\nURIs: {URI}\nSu
         ("sources.list.d/test.sources", STANZA, 1),
     ],
 )
-def test_conflict_names_file_and_line(apply: Apply, host: Host, file: str, text: str, line: int) -> None:
+def test_a_conflict_names_file_and_line(apply: Apply, host: Host, file: str, text: str, line: int) -> None:
     (host.etc / file).write_text(text)
     for check in (True, False):
         result = apply(check=check)
@@ -218,7 +220,7 @@ def test_conflict_names_file_and_line(apply: Apply, host: Host, file: str, text:
 
 
 @pytest.mark.parametrize("file", ["sources.list", "sources.list.d/a.list", "sources.list.d/a.sources"])
-def test_conflict_is_disabled_on_request(apply: Apply, host: Host, file: str) -> None:
+def test_a_conflicting_source_is_disabled_on_request(apply: Apply, host: Host, file: str) -> None:
     text = STANZA if file.endswith("sources") else ONE_LINE
     (host.etc / file).write_text(text)
     result = apply(replace_conflicting=True)
@@ -228,7 +230,20 @@ def test_conflict_is_disabled_on_request(apply: Apply, host: Host, file: str) ->
     assert not apply()["changed"]
 
 
-def test_an_entry_is_disabled_without_changing_other_bytes(apply: Apply, host: Host) -> None:
+def test_the_files_of_a_source_are_recorded_as_they_were(apply: Apply, host: Host) -> None:
+    other = host.etc / "sources.list"
+    other.write_text(ONE_LINE)
+    apply(check=True, replace_conflicting=True)
+    assert recorded(host.directory) == {}
+    apply(replace_conflicting=True)
+    found = recorded(host.directory)
+    assert found.pop("/etc/apt/sources.list")["sha256"] == hashlib.sha256(ONE_LINE.encode()).hexdigest()
+    assert found == {"/etc/apt/sources.list.d/test.sources": None, "/etc/apt/keyrings/test.asc": None}
+    (copy,) = host.directory.rglob("files/etc/apt/sources.list")
+    assert copy.read_text() == ONE_LINE
+
+
+def test_disabling_an_entry_keeps_all_other_bytes(apply: Apply, host: Host) -> None:
     before = b"# caf\xe9 \xff\xfe\r\n" + ONE_LINE.encode() + b"deb http://m\xfcnchen.example/ /\n"
     (host.etc / "sources.list").write_bytes(before)
     assert apply(replace_conflicting=True)["changed"]
@@ -238,14 +253,14 @@ def test_an_entry_is_disabled_without_changing_other_bytes(apply: Apply, host: H
     assert after.replace(note, b"").replace(b"# deb ", b"deb ") == before
 
 
-def test_failed_update_enables_the_other_source_again(apply: Apply, host: Host) -> None:
+def test_a_failed_update_enables_the_conflicting_source_again(apply: Apply, host: Host) -> None:
     (host.etc / "sources.list").write_text(ONE_LINE)
     (host.directory / "fail").write_text("404")
     assert apply(replace_conflicting=True)["failed"]
     assert host.files() == {"sources.list": ONE_LINE}
 
 
-def test_entry_with_further_addresses_is_not_disabled(apply: Apply, host: Host) -> None:
+def test_an_entry_with_further_addresses_is_not_disabled(apply: Apply, host: Host) -> None:
     text = f"Types: deb\nURIs: {URI} http://other/\nSuites: /\n"
     (host.etc / "sources.list.d/a.sources").write_text(text)
     result = apply(replace_conflicting=True)
@@ -253,14 +268,14 @@ def test_entry_with_further_addresses_is_not_disabled(apply: Apply, host: Host) 
     assert host.files() == {"sources.list.d/a.sources": text}
 
 
-def test_neighbours_that_are_no_conflict(apply: Apply, host: Host) -> None:
+def test_similar_sources_without_a_conflict_are_ignored(apply: Apply, host: Host) -> None:
     (host.etc / "sources.list").write_text(f"# deb {URI} /\ndeb http://depot.example/core:/v1.35/deb/ /\n")
     (host.etc / "sources.list.d/off.sources").write_text(f"Types: deb\nURIs: {URI}\nSuites: /\nEnabled: no\n")
     (host.etc / "sources.list.d/x.list.save").write_text(f"deb {URI} /\n")
     assert not apply()["failed"]
 
 
-def test_absent(apply: Apply, host: Host) -> None:
+def test_an_absent_source_is_removed(apply: Apply, host: Host) -> None:
     apply()
     assert apply(check=True, state="absent")["changed"]
     assert apply(state="absent")["changed"]
@@ -280,7 +295,7 @@ def test_the_pinned_key_is_accepted(apply: Apply, host: Host) -> None:
 
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("url", ["http://depot.example/key.gpg", "HTTP://depot.example/key.gpg"])
-def test_without_a_fingerprint_no_key_is_taken_from_an_address_that_is_not_encrypted(
+def test_without_a_fingerprint_no_key_is_accepted_from_an_unencrypted_address(
     apply: Apply, host: Host, url: str, check: bool
 ) -> None:
     apply()
@@ -309,7 +324,7 @@ def test_another_key_is_refused_before_anything_is_written(apply: Apply, host: H
 
 
 @pytest.mark.parametrize("pin", ["", "DE15B144", "Z" * 40, "A" * 64])
-def test_what_is_not_a_fingerprint_is_an_error_of_the_argument(apply: Apply, host: Host, pin: str) -> None:
+def test_an_invalid_fingerprint_is_an_error_of_the_argument(apply: Apply, host: Host, pin: str) -> None:
     for check in (True, False):
         result = apply(check=check, key_fingerprints=[pin])
         assert result["failed"] and "key_fingerprints" in result["msg"] and "40 hex digits" in result["msg"]
@@ -325,7 +340,7 @@ def test_of_several_keys_only_the_pinned_one_is_kept(apply: Apply, host: Host) -
     assert not apply(key_fingerprints=[fingerprint(2)])["changed"]
 
 
-def test_a_key_that_has_expired_is_refused(apply: Apply, host: Host) -> None:
+def test_an_expired_key_is_refused(apply: Apply, host: Host) -> None:
     host.serve(public_key(1, days_left=-1))
     result = apply()
     assert result["failed"] and host.files() == {}
@@ -346,7 +361,7 @@ def test_a_key_that_expires_soon_is_renewed(apply: Apply, host: Host, days_left:
     assert not apply(key_fingerprints=[fingerprint(1)])["changed"]
 
 
-def test_a_key_that_expires_later_is_left_alone(apply: Apply, host: Host) -> None:
+def test_a_key_that_expires_later_is_not_renewed(apply: Apply, host: Host) -> None:
     host.serve(public_key(1, days_left=61))
     apply()
     (host.directory / "key.gpg").unlink()
@@ -363,7 +378,7 @@ def test_a_key_that_expires_later_is_left_alone(apply: Apply, host: Host) -> Non
         (None, "No such file"),
     ],
 )
-def test_a_key_that_can_not_be_renewed_yet_is_a_warning(
+def test_a_key_that_cannot_be_renewed_yet_is_a_warning(
     apply: Apply, host: Host, served: bytes | None, words: str
 ) -> None:
     host.serve(public_key(1, days_left=20))
@@ -373,18 +388,18 @@ def test_a_key_that_can_not_be_renewed_yet_is_a_warning(
     result = apply(key_fingerprints=[fingerprint(1)])
     assert not result["failed"] and not result["changed"] and result["key_expires"] == expires
     (warning,) = result["warnings"]
-    # A text, or with newer versions of Ansible a dictionary that has it.
+    # A text, or a dictionary in newer versions of Ansible.
     assert f"The key of the apt source test expires on {expires}, " in str(warning) and words in str(warning)
     assert host.files() == before and len(host.calls()) == 1
 
 
-def test_a_key_that_can_not_be_renewed_yet_is_reported_from_30_days_before(apply: Apply, host: Host) -> None:
+def test_a_key_that_cannot_be_renewed_is_reported_30_days_before_it_expires(apply: Apply, host: Host) -> None:
     host.serve(public_key(1, days_left=40))
     apply()
     assert not apply().get("warnings")
 
 
-def test_a_stored_key_that_has_expired_and_can_not_be_renewed_is_an_error(apply: Apply, host: Host) -> None:
+def test_a_stored_key_that_has_expired_and_cannot_be_renewed_is_an_error(apply: Apply, host: Host) -> None:
     apply()
     host.key.write_text(armored(public_key(1, days_left=-1)))
     host.key.chmod(0o644)
@@ -401,7 +416,9 @@ def test_a_stored_key_that_has_expired_and_can_not_be_renewed_is_an_error(apply:
         "Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key DE15B14486CD377B9E876E1A",
     ],
 )
-def test_an_index_that_another_key_signs_has_the_key_fetched_again(apply: Apply, host: Host, complaint: str) -> None:
+def test_an_index_signed_by_another_key_makes_the_key_be_downloaded_again(
+    apply: Apply, host: Host, complaint: str
+) -> None:
     apply()
     next(host.lists.iterdir()).unlink()
     host.sign(public_key(2), complaint)
@@ -413,7 +430,7 @@ def test_an_index_that_another_key_signs_has_the_key_fetched_again(apply: Apply,
     assert not apply(key_fingerprints=pins)["changed"]
 
 
-def test_an_index_that_no_known_key_signs(apply: Apply, host: Host) -> None:
+def test_an_index_signed_by_an_unknown_key_is_an_error(apply: Apply, host: Host) -> None:
     apply()
     next(host.lists.iterdir()).unlink()
     before = host.files()
@@ -446,14 +463,14 @@ def test_credentials_are_written_changed_and_removed_and_never_shown(apply: Appl
         assert not apply(credentials=wanted)["changed"]
 
 
-def test_credentials_that_everyone_can_read_are_made_private(apply: Apply, host: Host) -> None:
+def test_credentials_that_everyone_can_read_become_private(apply: Apply, host: Host) -> None:
     apply(credentials=CREDENTIALS)
     file = host.etc / "auth.conf.d/90gpulab.conf"
     file.chmod(0o644)
     assert apply(credentials=CREDENTIALS)["changed"] and file.stat().st_mode & 0o777 == 0o600
 
 
-def test_credentials_that_open_nothing_are_put_back(apply: Apply, host: Host) -> None:
+def test_credentials_that_the_server_refuses_are_restored(apply: Apply, host: Host) -> None:
     apply(credentials=CREDENTIALS)
     before = host.files()
     (host.directory / "fail").write_text("401 Unauthorized")
@@ -462,7 +479,7 @@ def test_credentials_that_open_nothing_are_put_back(apply: Apply, host: Host) ->
     assert (host.etc / "auth.conf.d/90gpulab.conf").stat().st_mode & 0o777 == 0o600
 
 
-def test_the_password_in_a_source_of_others_is_not_shown(apply: Apply, host: Host) -> None:
+def test_the_password_in_an_unmanaged_source_is_not_shown(apply: Apply, host: Host) -> None:
     (host.etc / "sources.list").write_text(f"deb {URI} /\ndeb https://me:S3CRET@mirror.example/debs /\n")
     result = apply(replace_conflicting=True)
     assert result["changed"] and "S3CRET" not in str(result)
@@ -473,5 +490,5 @@ def test_a_source_is_written_after_its_key(tmp_path: Path, monkeypatch: pytest.M
     written: list[Path] = []
     monkeypatch.setattr(source, "put_file", lambda path, *_more: written.append(path))
     wanted = source.Wanted("test", etc=tmp_path)
-    source.apply(wanted, source.Plan(files={wanted.path: b"", wanted.key_path: b""}), Mock(), 0)
+    source.apply(wanted, source.Plan(files={wanted.path: b"", wanted.key_path: b""}), Mock(), 0, Mock())
     assert written == [wanted.key_path, wanted.path]

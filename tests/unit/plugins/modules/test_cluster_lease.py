@@ -24,7 +24,7 @@ ME, OTHER = "alice@laptop", "bob@desk"
 
 
 class Cluster:
-    """One whose API keeps the lease, as a real one does."""
+    """A cluster whose API stores the lease, like a real one."""
 
     def __init__(self, root: Path, run: Any, api: ApiServer) -> None:
         self.root, self._run, self.api = root, run, api
@@ -66,7 +66,7 @@ def cluster(tmp_path: Path, run_module: Any, api: ApiServer, authority: Authorit
     return Cluster(root, run_module, api)
 
 
-def test_it_is_taken_renewed_and_released(cluster: Cluster) -> None:
+def test_the_lease_is_taken_renewed_and_released(cluster: Cluster) -> None:
     first = cluster.run(purpose="Make the cluster")
     assert (first["changed"], first["held"], first["taken_from"]) == (True, True, "")
     taken = cluster.lease
@@ -82,13 +82,13 @@ def test_it_is_taken_renewed_and_released(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_somebody_elses_is_refused_with_all_that_is_known(cluster: Cluster, check: bool) -> None:
+def test_the_lease_of_another_holder_is_refused_with_all_known_facts(cluster: Cluster, check: bool) -> None:
     cluster.held_by(OTHER, ago=60)
     result = cluster.run(check)
     assert result["failed"] and cluster.api.written == []
     for words in (OTHER, "Change the driver", "UTC", f'{{"cluster_lease_break": "{OTHER}"}}'):
         assert words in result["msg"]
-    # And it is not released for them.
+    # The lease of another holder is not released, either.
     assert not cluster.run(state="released")["changed"] and cluster.api.written == []
 
 
@@ -101,7 +101,7 @@ def test_somebody_elses_is_refused_with_all_that_is_known(cluster: Cluster, chec
         ("", 10, {}, ""),
     ],
 )
-def test_what_is_over_broken_or_nobodys_is_taken(
+def test_an_expired_a_broken_and_an_unused_lease_can_be_taken(
     cluster: Cluster, holder: str, ago: float, options: dict[str, Any], taken_from: str
 ) -> None:
     cluster.held_by(holder, ago)
@@ -110,12 +110,12 @@ def test_what_is_over_broken_or_nobodys_is_taken(
     assert cluster.api.written[-1][2]["metadata"]["resourceVersion"] == "7"
 
 
-def test_only_the_holder_that_was_named_is_broken(cluster: Cluster) -> None:
+def test_only_the_lease_of_the_named_holder_is_broken(cluster: Cluster) -> None:
     cluster.held_by("carol@desk")
     assert cluster.run(break_holder=OTHER)["failed"]
 
 
-def test_of_two_that_come_at_once_one_is_refused(cluster: Cluster) -> None:
+def test_of_two_simultaneous_runs_one_is_refused(cluster: Cluster) -> None:
     def meanwhile(method: str, path: str, body: Any) -> None:
         cluster.held_by(OTHER)
 
@@ -130,26 +130,24 @@ def test_check_mode_writes_nothing(cluster: Cluster) -> None:
     assert (result["changed"], result["held"]) == (True, False) and cluster.api.written == []
 
 
-def test_without_a_cluster_there_is_nothing_to_hold(cluster: Cluster) -> None:
+def test_without_a_cluster_there_is_no_lease_to_take(cluster: Cluster) -> None:
     (cluster.root / "etc/kubernetes/admin.conf").unlink()
     assert (cluster.run()["held"], cluster.api.asked) == (False, [])
 
 
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
-def test_an_api_that_answers_but_refuses_is_an_error(cluster: Cluster, status: int) -> None:
+def test_an_api_that_refuses_the_request_is_an_error(cluster: Cluster, status: int) -> None:
     cluster.api.answers[LEASE] = (status, {"message": "etcd is down"})
     result = cluster.run()
     assert result["failed"] and "etcd is down" in result["msg"] and "another run could change" in result["msg"]
-    # It expires by itself.
+    # A lease that can't be released expires by itself.
     result = cluster.run(state="released")
     assert not result["failed"] and "etcd is down" in str(result["warnings"])
 
 
 @pytest.mark.parametrize(("status", "held"), [(401, False), (403, False), (503, None), (200, True)])
-def test_an_init_that_is_not_complete_goes_on_without_the_lease(
-    cluster: Cluster, status: int, held: bool | None
-) -> None:
-    """kubeadm gives its administrator his rights after the API server has started."""
+def test_an_incomplete_init_continues_without_the_lease(cluster: Cluster, status: int, held: bool | None) -> None:
+    """kubeadm gives the administrator permissions only after the API server has started."""
     record = cluster.root / "var/lib/gpulab/kubeadm-init.json"
     record.parent.mkdir(parents=True)
     record.write_text("{}")
@@ -160,14 +158,14 @@ def test_an_init_that_is_not_complete_goes_on_without_the_lease(
     assert held is None or (result["held"], result["api_silent"]) == (held, not held)
 
 
-def test_a_server_that_is_slow_is_there(api: ApiServer, authority: Authority, tmp_path: Path) -> None:
+def test_a_slow_server_counts_as_running(api: ApiServer, authority: Authority, tmp_path: Path) -> None:
     client = Api(read_kubeconfig(authority.kubeconfig(api.url)), str(tmp_path), timeout=0.2)
     api.before_answer = lambda: time.sleep(0.5)
     with pytest.raises(ApiBusyError, match="does not answer"):
         client.get(LEASE)
 
 
-def test_a_server_that_never_greets_is_there(authority: Authority, tmp_path: Path) -> None:
+def test_a_server_without_a_tls_handshake_counts_as_running(authority: Authority, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = f"https://127.0.0.1:{listening.getsockname()[1]}"
         client = Api(read_kubeconfig(authority.kubeconfig(server)), str(tmp_path), timeout=0.2)
@@ -203,10 +201,10 @@ def test_a_release_waits_for_an_api_that_recovers(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(("local", "held"), [("gone", False), ("api", True), ("cut off", False), (None, False)])
-def test_only_an_api_that_is_silent_on_all_addresses_is_a_warning(
+def test_only_an_api_that_is_unreachable_at_all_addresses_is_a_warning(
     cluster: Cluster, authority: Authority, local: str | None, held: bool
 ) -> None:
-    """Such as behind a load balancer that is down."""
+    """For example, the load balancer in front of it may be down."""
     gone = authority.kubeconfig("https://127.0.0.1:1")
     conf = cluster.root / "etc/kubernetes"
     (conf / "admin.conf").write_text(gone)
@@ -237,7 +235,7 @@ _JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["spec", "metadata", "kind"]), _JSON))
-def test_any_answer_is_read(body: dict[str, Any]) -> None:
+def test_any_response_is_read(body: dict[str, Any]) -> None:
     assert read(body) is None or body["spec"]
 
 
@@ -245,20 +243,22 @@ def test_any_answer_is_read(body: dict[str, Any]) -> None:
     ("renewed", "duration"),
     [("2026-11-23T22:40:00Z", "900"), ("9999-12-31T23:59:59Z", 900), ("soon", 900), (None, 900), (1e300, 900)],
 )
-def test_a_lease_without_an_end_is_nobodys(renewed: Any, duration: Any) -> None:
+def test_a_lease_without_an_end_counts_as_unused(renewed: Any, duration: Any) -> None:
     spec = {"holderIdentity": OTHER, "renewTime": renewed, "leaseDurationSeconds": duration}
     assert read({"metadata": {}, "spec": spec}) is None
 
 
 @pytest.mark.parametrize("time", ["2026-11-23T22:40:00Z", "2026-11-23T22:40:00.5Z", "2026-11-23T22:40:00.123456789Z"])
-def test_times_of_any_length(time: str) -> None:
+def test_times_of_any_precision_are_read(time: str) -> None:
     lease = read({"metadata": {}, "spec": {"holderIdentity": OTHER, "renewTime": time, "leaseDurationSeconds": 60}})
     assert lease and lease.until.replace(microsecond=0) == datetime(2026, 11, 23, 22, 41, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(("context", "held"), [("minikube", True), ("other", False), ("", False)])
-def test_the_cluster_is_that_of_the_context(cluster: Cluster, authority: Authority, context: str, held: bool) -> None:
-    """The kubeconfig of the user that minikube belongs to can have other clusters, and another current context."""
+def test_the_cluster_is_that_of_the_given_context(
+    cluster: Cluster, authority: Authority, context: str, held: bool
+) -> None:
+    """The kubeconfig of minikube's user may have other clusters and another current context."""
     path = cluster.root / "home/ada/.kube/config"
     path.parent.mkdir(parents=True)
     text = authority.kubeconfig(cluster.api.url).replace("  name: somebody@kubernetes", "  name: minikube")
@@ -268,7 +268,7 @@ def test_the_cluster_is_that_of_the_context(cluster: Cluster, authority: Authori
     path.write_text(text.replace("current-context: somebody@kubernetes", "current-context: other"))
     result = cluster.run(kubeconfig="/home/ada/.kube/config", context=context)
     assert (result.get("held", False), cluster.lease is not None) == (held, held)
-    # And not that of the host's own cluster, where there is none.
+    # Without that kubeconfig, the host's own cluster is not used.
     path.unlink()
     assert not cluster.run(kubeconfig="/home/ada/.kube/config", context=context)["held"]
 
@@ -286,14 +286,14 @@ def test_the_cluster_is_that_of_the_context(cluster: Cluster, authority: Authori
         "b" * 5000,
     ],
 )
-def test_a_holder_that_is_no_name_is_not_part_of_a_command(cluster: Cluster, holder: str) -> None:
+def test_an_unprintable_or_overlong_holder_is_not_part_of_a_command(cluster: Cluster, holder: str) -> None:
     cluster.held_by(holder)
     words = cluster.run()["msg"]
     assert "cluster_lease_break" not in words and "kubectl --namespace kube-system delete lease" in words
     assert words.isprintable() and len(words) < 1000
 
 
-def test_a_command_names_a_holder_as_the_shell_reads_it(cluster: Cluster) -> None:
+def test_a_command_quotes_the_holder_for_the_shell(cluster: Cluster) -> None:
     cluster.held_by("o'brien@desk (run 4711)")
     words = cluster.run()["msg"]
     assert shlex.split(words.partition(" -e ")[2])[0] == '{"cluster_lease_break": "o\'brien@desk (run 4711)"}'

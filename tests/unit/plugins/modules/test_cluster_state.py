@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of manifests, and several states in one module, against a small API server."""
+"""Objects from manifests, and several states in one module, with a small API server."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[L
         yield Lab(run_module, stack.enter_context(cluster.serve(tmp_path)), cluster)
 
 
-def test_objects_are_made_once(lab: Lab) -> None:
+def test_objects_are_created_once(lab: Lab) -> None:
     assert lab.apply(NAMESPACE, CONFIG)["changes"] == ["Namespace net", "ConfigMap net/c"]
     again = lab.apply(NAMESPACE, CONFIG)
     assert (again["changed"], again["changes"]) == (False, [])
 
 
-def test_only_what_differs_is_a_change_and_shown(lab: Lab) -> None:
+def test_only_differences_are_changed_and_shown(lab: Lab) -> None:
     lab.apply(NAMESPACE, CONFIG)
     other = {**CONFIG, "data": {"mtu": "9000"}}
     result = lab.apply(NAMESPACE, other, diff=True)
@@ -66,7 +66,7 @@ def test_only_what_differs_is_a_change_and_shown(lab: Lab) -> None:
     assert "Namespace" not in str(result["diff"]["after"])
 
 
-def test_a_secret_is_shown_without_what_it_holds(lab: Lab) -> None:
+def test_a_secret_is_shown_without_its_content(lab: Lab) -> None:
     token = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -81,7 +81,7 @@ def test_a_secret_is_shown_without_what_it_holds(lab: Lab) -> None:
     assert "c2VjcmV0" not in str(result["diff"]) and "bW9yZQ==" not in str(result["diff"])
 
 
-def test_what_the_api_adds_by_itself_is_no_change(lab: Lab) -> None:
+def test_fields_added_by_the_api_are_not_a_change(lab: Lab) -> None:
     lab.apply(NAMESPACE)
     path = "/api/v1/namespaces/net"
     own = {"uid": "u", "resourceVersion": "7", "managedFields": [{}], "creationTimestamp": "2026-11-22T02:00:00Z"}
@@ -90,19 +90,19 @@ def test_what_the_api_adds_by_itself_is_no_change(lab: Lab) -> None:
     assert not lab.apply(NAMESPACE)["changed"]
 
 
-def test_check_mode_predicts_what_has_no_namespace_or_kind_yet_and_makes_nothing(lab: Lab) -> None:
+def test_check_mode_predicts_objects_without_a_namespace_or_kind_and_creates_nothing(lab: Lab) -> None:
     result = lab.apply(NAMESPACE, CONFIG, RULE, check=True)
     assert result["changes"] == ["Namespace net", "ConfigMap net/c", "NodeFeatureRule r"]
     assert "net" not in lab.cluster.namespaces
 
 
-def test_a_missing_namespace_is_an_error_of_a_real_run(lab: Lab) -> None:
+def test_a_missing_namespace_is_an_error_in_a_real_run(lab: Lab) -> None:
     result = lab.apply(CONFIG)
     assert result["failed"]
     assert 'namespaces "net" not found' in result["msg"]
 
 
-def test_several_states_are_read_at_once(lab: Lab) -> None:
+def test_several_states_are_read_together(lab: Lab) -> None:
     pools = {"nodes": [{"name": "gpu1", "labels": {"gpulab.io/pool": "a100"}}]}
     result = lab.states(
         {"name": "pools", "module": "node_pools", "args": pools},
@@ -118,7 +118,7 @@ def test_several_states_are_read_at_once(lab: Lab) -> None:
     assert "never" not in result["states"]
 
 
-def test_a_wrong_argument_is_found_before_anything_is_read(lab: Lab) -> None:
+def test_an_invalid_argument_is_reported_before_anything_is_read(lab: Lab) -> None:
     result = lab.states(
         {"name": "network", "module": "cluster_objects", "args": {"definitions": [NAMESPACE]}},
         {"name": "pools", "module": "node_pools", "args": {"nods": []}},

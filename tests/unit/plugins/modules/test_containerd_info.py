@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.containerd_config import containerd_config
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import containerd_config
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd.info import parse_unit, parse_version
 
 CONTAINERD = """
@@ -36,18 +36,18 @@ echo "ActiveEnterTimestamp=Sat 2026-11-21 03:14:15 UTC"
         ("something else", ""),
     ],
 )
-def test_version(text: str, version: str) -> None:
+def test_the_version_is_parsed(text: str, version: str) -> None:
     assert parse_version(text) == version
 
 
 @pytest.mark.parametrize("text", ["1.2.3-" * 100_000 + "!", "9" * 500_000, "1." * 300_000, "v" * 500_000])
-def test_version_in_garbage_is_looked_for_in_linear_time(text: str) -> None:
+def test_a_version_in_garbage_is_searched_in_linear_time(text: str) -> None:
     begun = time.process_time()
     assert parse_version(text) == ""
     assert time.process_time() - begun < 5
 
 
-def test_unit_that_is_not_active_has_no_time() -> None:
+def test_an_inactive_unit_has_no_start_time() -> None:
     assert parse_unit("ActiveState=failed\nActiveEnterTimestamp=Sat 2026-11-21 03:14:15 UTC\n") == (False, "")
     assert parse_unit("") == (False, "")
 
@@ -58,7 +58,7 @@ def read(run_module: Any, programs: Any) -> Any:
     return lambda **options: run_module("containerd_info", {"config": "/x.toml", **options}, check=True)
 
 
-def test_running_containerd(read: Any, programs: Any) -> None:
+def test_a_running_containerd_is_read(read: Any, programs: Any) -> None:
     programs.add("containerd", CONTAINERD.format(dump="echo 'version = 4'"))
     result = read()
     assert not result["changed"] and not result["failed"]
@@ -66,7 +66,7 @@ def test_running_containerd(read: Any, programs: Any) -> None:
     assert result["running"] and result["active_since"] == "Sat 2026-11-21 03:14:15 UTC"
 
 
-def test_files_go_through_the_filter(read: Any, programs: Any, tmp_path: Path) -> None:
+def test_files_are_returned_with_masked_secrets_and_precedence(read: Any, programs: Any, tmp_path: Path) -> None:
     cri = "plugins.'io.containerd.grpc.v1.cri'"
     base, drop_in = tmp_path / "config.toml", tmp_path / "conf.d/99-nvidia.toml"
     drop_in.parent.mkdir()
@@ -93,21 +93,21 @@ def test_passwords_are_not_returned(read: Any, programs: Any, tmp_path: Path) ->
     assert "hunter2" not in str(result)
 
 
-def test_configuration_that_containerd_refuses(read: Any, programs: Any) -> None:
+def test_a_configuration_that_containerd_refuses_is_reported(read: Any, programs: Any) -> None:
     words = "expected containerd config version equal to or less than `3`, got `4`"
     programs.add("containerd", CONTAINERD.format(dump=f"echo 'containerd: {words}' >&2; exit 1"))
     result = read()
     assert not result["failed"] and result["config_dump"] == "" and words in result["config_error"]
 
 
-def test_host_without_containerd(run_module: Any, programs: Any) -> None:
+def test_a_host_without_containerd_has_no_version(run_module: Any, programs: Any) -> None:
     programs.add("systemctl", SYSTEMCTL.format(state="inactive"))
     result = run_module("containerd_info", {"executable": "no-such-containerd"})
     assert not result["failed"]
     assert (result["version"], result["config_dump"], result["running"], result["active_since"]) == ("", "", False, "")
 
 
-def test_containerd_that_does_not_run(read: Any, programs: Any) -> None:
+def test_a_containerd_that_cannot_be_executed_is_an_error(read: Any, programs: Any) -> None:
     programs.add("containerd", "echo 'cannot execute: required file not found' >&2; exit 126")
     result = read()
     assert result["failed"] and "asking containerd for its version: cannot execute" in result["msg"]

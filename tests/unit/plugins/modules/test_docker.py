@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What docker_info reads, and what docker_gpu_acceptance makes of containers, with a docker of shell."""
+"""docker_info, and the container checks of docker_gpu_acceptance, with a fake docker script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PS = [
 ]
 GPUS = ["GPU-11111111-0000-4000-8000-000000000001", "GPU-22222222-0000-4000-8000-000000000002"]
 LISTED = "".join(f"GPU {number}: Tesla T4 (UUID: {uuid})\n" for number, uuid in enumerate(GPUS))
-# Containers see what {here}/all, {here}/<uuid> and {here}/none hold; the check of the image ends as {here}/check says.
+# Containers see what {here}/all, {here}/<uuid> and {here}/none list; {here}/check has the exit status of the image's
+# check.
 DOCKER = """case "$1 $2" in
   "info --format") cat {here}/info; test -s {here}/info ;;
   "ps --no-trunc") cat {here}/ps ;;
@@ -66,7 +67,7 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path / "host", programs, run_module)
 
 
-def test_a_docker_that_runs_is_read(host: Host) -> None:
+def test_a_running_docker_is_read(host: Host) -> None:
     found = host.info()
     assert (found["installed"], found["version"], found["live_restore"]) == (True, "29.8.2", False)
     assert found["data_root"] == "/var/lib/docker"
@@ -75,19 +76,19 @@ def test_a_docker_that_runs_is_read(host: Host) -> None:
 
 
 @pytest.mark.parametrize("text", ["", json.dumps({"ServerErrors": ["Cannot connect to the Docker daemon"]})])
-def test_one_that_does_not_answer_has_no_containers(host: Host, text: str) -> None:
+def test_a_docker_that_does_not_respond_has_no_containers(host: Host, text: str) -> None:
     host.write("info", text)
     found = host.info()
     assert (found["installed"], found["version"], found["containers"]) == (True, "", [])
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "null", "\x00"])
-def test_an_answer_that_is_none_is_an_error(host: Host, text: str) -> None:
+def test_an_invalid_response_is_an_error(host: Host, text: str) -> None:
     host.write("info", text)
     assert host.info()["msg"].startswith("Error while reading docker info: ")
 
 
-def test_a_rootless_docker_and_a_snap_are_found(host: Host) -> None:
+def test_rootless_docker_and_the_snap_are_detected(host: Host) -> None:
     home = str(Path.home())
     unit = host.here / home.lstrip("/") / ".config/systemd/user/docker.service"
     unit.parent.mkdir(parents=True)
@@ -124,21 +125,21 @@ def test_every_gpu_is_verified(host: Host) -> None:
         ("all-of-the-host", "", "nvidia-smi -L lists none"),
     ],
 )
-def test_what_is_not_as_it_should_be_is_named(host: Host, file: str, text: str, words: str) -> None:
+def test_each_kind_of_failed_check_is_named(host: Host, file: str, text: str, words: str) -> None:
     host.write(file, text)
     result = host.verify()
     assert result["failed"] and words in result["msg"] and "run again" in result["msg"]
     assert result.get("cmd", "").startswith("docker run --rm --name=gpulab-check") == (file == "check")
 
 
-def test_an_image_that_can_not_be_pulled_is_named(host: Host) -> None:
+def test_an_image_that_cannot_be_pulled_is_named(host: Host) -> None:
     host.write("no-image", "")
     result = host.verify()
     assert "Error while pulling the image cuda: manifest unknown" in result["msg"]
     assert result["cmd"] == "docker pull --quiet cuda"
 
 
-def test_mig_devices_count_in_place_of_their_gpu(host: Host) -> None:
+def test_mig_devices_count_instead_of_their_gpu(host: Host) -> None:
     parts = "  MIG 1g.5gb      Device  0: (UUID: MIG-a)\n  MIG 1g.5gb      Device  1: (UUID: MIG-b)\n"
     cut = LISTED.splitlines()[0] + "\n" + parts
     for name in ("all", "all-of-the-host"):

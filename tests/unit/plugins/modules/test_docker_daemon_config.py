@@ -45,18 +45,18 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path / "root", run_module)
 
 
-def test_no_file(host: Host) -> None:
+def test_a_missing_file_is_created(host: Host) -> None:
     assert host.run(check=True)["changed"]
     assert host.files() == {}
     result = host.run()
     assert (result["changed"], result["backup"]) == (True, None)
     assert json.loads(host.file.read_bytes()) == SETTINGS
     assert host.file.stat().st_mode & 0o777 == 0o644
-    assert list(host.files()) == [str(host.file)]
+    assert [path for path in host.files() if "/first-run/" not in path] == [str(host.file)]
     assert not host.run()["changed"]
 
 
-def test_settings_of_others_stay(host: Host) -> None:
+def test_unmanaged_settings_are_kept(host: Host) -> None:
     host.write(THEIRS)
     host.file.chmod(0o600)
     predicted = host.run(check=True)
@@ -95,7 +95,7 @@ def test_no_password_is_shown(host: Host) -> None:
         ("[]", "not a JSON object"),
     ],
 )
-def test_file_that_docker_would_not_read(host: Host, data: str | bytes, words: str, check: bool) -> None:
+def test_a_file_that_docker_would_refuse_is_an_error(host: Host, data: str | bytes, words: str, check: bool) -> None:
     host.write(data)
     before = host.files()
     result = host.run(check=check, replace=True)
@@ -105,7 +105,7 @@ def test_file_that_docker_would_not_read(host: Host, data: str | bytes, words: s
     assert host.files() == before
 
 
-def test_setting_that_somebody_made_otherwise(host: Host) -> None:
+def test_a_different_unmanaged_setting_is_reported_or_replaced(host: Host) -> None:
     host.write('{"default-runtime": "crun", "exec-opts": ["native.cgroupdriver=cgroupfs"]}')
     before = host.files()
     result = host.run()
@@ -117,7 +117,7 @@ def test_setting_that_somebody_made_otherwise(host: Host) -> None:
     assert json.loads(host.file.read_bytes()) == SETTINGS
 
 
-def test_what_is_no_longer_wanted_goes_and_what_others_wrote_stays(host: Host) -> None:
+def test_settings_no_longer_declared_are_removed_and_unmanaged_ones_stay(host: Host) -> None:
     host.write('{"bip": "10.77.0.1/24", "log-opts": {"env": "A"}, "registry-mirrors": ["https://theirs"]}')
     record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     ours = {"log-opts": {"max-size": "100m"}, "registry-mirrors": ["https://ours"], "debug": True}
@@ -131,7 +131,7 @@ def test_what_is_no_longer_wanted_goes_and_what_others_wrote_stays(host: Host) -
     left = {"bip": "10.77.0.1/24", "log-opts": {"env": "A", "max-size": "10m"}, "registry-mirrors": ["https://theirs"]}
     assert list(json.loads(host.file.read_bytes()).items()) == list(left.items())
     assert not host.run(settings=less, **record)["changed"]
-    # What others have changed since then is theirs.
+    # Settings that were changed manually since then count as unmanaged.
     host.write(json.dumps({**left, "log-opts": {"max-size": "1m"}}))
     assert 'log-opts.max-size is "1m", not "10m"' in host.run(settings=less, **record)["msg"]
     host.run(settings={}, **record)
@@ -149,7 +149,7 @@ def test_what_is_no_longer_wanted_goes_and_what_others_wrote_stays(host: Host) -
         ({}, {"debug": True}, True),
     ],
 )
-def test_the_record_is_written_only_if_it_differs(
+def test_the_record_is_only_written_if_it_differs(
     host: Host, first: dict[str, Any], second: dict[str, Any], written: bool
 ) -> None:
     record = host.root / "var/lib/gpulab/docker.json"
@@ -163,7 +163,7 @@ def test_the_record_is_written_only_if_it_differs(
 
 
 @pytest.mark.parametrize("written", [0, 1, 2])
-def test_a_run_that_is_killed_leaves_no_setting_to_others(
+def test_after_a_killed_run_no_own_setting_counts_as_unmanaged(
     host: Host, monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     given: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
@@ -199,7 +199,7 @@ def test_a_run_that_is_killed_leaves_no_setting_to_others(
     assert json.loads(kept.read_bytes()) == {}
 
 
-def test_service_is_restarted_later(host: Host) -> None:
+def test_a_changed_setting_requests_a_restart(host: Host) -> None:
     result = host.run(service="docker")
     assert result["services"] == ["docker"]
     assert (host.root / "run/restart/docker.service").read_text() == "abc"
@@ -207,7 +207,7 @@ def test_service_is_restarted_later(host: Host) -> None:
     assert (again["changed"], again["services"]) == (False, ["docker"]), "it still runs with the older one"
 
 
-def test_a_reload_is_noted_where_docker_needs_no_more(host: Host) -> None:
+def test_a_reload_is_requested_if_it_is_sufficient(host: Host) -> None:
     result = host.run(service="docker", settings={"registry-mirrors": ["https://mirror.example"], "labels": ["a=b"]})
     assert (result["services"], result["restart"]) == (["docker"], False)
     assert [path.parent.name for path in (host.root / "run").rglob("docker.service")] == ["reload"]
@@ -239,7 +239,7 @@ def test_docker_29_applies_some_settings_with_a_reload(host: Host, settings: dic
         ({"registry-mirrors": ["https://mirror.example"]}, True),
     ],
 )
-def test_a_removed_setting_that_docker_would_keep_needs_a_restart(
+def test_a_removed_setting_that_a_reload_would_keep_requests_a_restart(
     host: Host, theirs: dict[str, Any], restart: bool
 ) -> None:
     record: dict[str, Any] = {"service": "docker", "record": "/var/lib/gpulab/docker.json"}
@@ -267,7 +267,7 @@ LIMITS = {"max-size": "100m", "max-file": "3", "env": "JOB"}
         ({}, {"log-opts": None}, None),
     ],
 )
-def test_log_limits_are_only_for_drivers_that_have_them(
+def test_log_limits_are_only_set_for_drivers_that_support_them(
     host: Host, theirs: dict[str, Any], settings: dict[str, Any], written: dict[str, str] | None
 ) -> None:
     host.write(json.dumps(theirs))
@@ -277,7 +277,7 @@ def test_log_limits_are_only_for_drivers_that_have_them(
     assert not host.run(**given)["changed"]
 
 
-def test_log_limits_are_removed_if_the_driver_does_not_have_them(host: Host) -> None:
+def test_log_limits_are_removed_if_the_driver_does_not_support_them(host: Host) -> None:
     record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     host.run(settings={"log-opts": {"max-size": "100m"}}, **record)
     host.write(json.dumps({"log-driver": "journald", **json.loads(host.file.read_bytes())}))
@@ -296,7 +296,7 @@ def test_log_limits_are_removed_if_the_driver_does_not_have_them(host: Host) -> 
         ({}, {"log-opts": {"max-buffer-size": "1m"}}, "needs mode: non-blocking"),
     ],
 )
-def test_log_options_with_which_docker_would_not_start(
+def test_log_options_that_would_prevent_docker_from_starting_are_refused(
     host: Host, theirs: dict[str, Any], settings: dict[str, Any], words: str, check: bool
 ) -> None:
     host.write(json.dumps(theirs))
@@ -306,7 +306,7 @@ def test_log_options_with_which_docker_would_not_start(
     assert host.files() == before
 
 
-def test_disabled_cdi_is_named(host: Host) -> None:
+def test_disabled_cdi_is_reported(host: Host) -> None:
     record: dict[str, Any] = {"record": "/var/lib/gpulab/docker.json"}
     theirs = {"features": {"cdi": False, "containerd-snapshotter": True}}
     host.write(json.dumps(theirs))
@@ -317,7 +317,7 @@ def test_disabled_cdi_is_named(host: Host) -> None:
     assert not host.run(settings={}, cdi=True, **record)["changed"]
 
 
-def test_a_program_that_is_newer_than_docker_takes_a_restart(host: Host) -> None:
+def test_a_program_newer_than_the_running_docker_requests_a_restart(host: Host) -> None:
     host.run()
     hook = host.root / "usr/bin/nvidia-cdi-hook"
     hook.parent.mkdir(parents=True)
@@ -335,12 +335,12 @@ def test_a_program_that_is_newer_than_docker_takes_a_restart(host: Host) -> None
         assert (host.root / "run/restart/docker.service").exists() is not check
 
 
-def test_settings_of_others_are_named(host: Host) -> None:
+def test_unmanaged_settings_are_named(host: Host) -> None:
     host.write(THEIRS)
     assert host.run()["unmanaged_keys"] == ["log-driver", "proxies"]
 
 
-def test_directory_in_the_way(host: Host) -> None:
+def test_a_directory_in_place_of_the_file_is_an_error(host: Host) -> None:
     host.file.mkdir(parents=True)
     result = host.run()
     assert result["failed"] and "Is a directory" in result["msg"]
@@ -349,7 +349,7 @@ def test_directory_in_the_way(host: Host) -> None:
 @pytest.mark.parametrize(
     "options", [{"record": "/full/docker.json"}, {"service": "docker", "run_dir": "/dev/null/run"}]
 )
-def test_a_record_that_cannot_be_written_is_one_sentence(host: Host, options: dict[str, Any]) -> None:
+def test_a_record_that_cannot_be_written_is_one_error(host: Host, options: dict[str, Any]) -> None:
     host.root.mkdir()
     (host.root / "full").touch()
     result = host.run(**options)
@@ -358,7 +358,7 @@ def test_a_record_that_cannot_be_written_is_one_sentence(host: Host, options: di
     assert "irectory" in result["msg"] or "exists" in result["msg"]
 
 
-def test_settings_that_docker_does_not_take_are_not_written(host: Host) -> None:
+def test_settings_that_docker_refuses_are_not_written(host: Host) -> None:
     host.write(THEIRS)
     program = host.root / "usr/bin/dockerd"
     program.parent.mkdir(parents=True, exist_ok=True)

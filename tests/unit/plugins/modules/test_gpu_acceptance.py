@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module against a small API server: what a user of the role relies on."""
+"""gpu_acceptance with a small API server: what users of the role rely on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[L
         yield Lab(run_module, stack.enter_context(cluster.serve(tmp_path)), cluster)
 
 
-def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
+def test_all_gpus_are_verified_in_parallel(lab: Lab) -> None:
     result = lab.verify()
     assert result["problems"] == []
     assert result["changed"]
@@ -33,11 +33,11 @@ def test_every_gpu_is_proven_at_the_same_time(lab: Lab) -> None:
     assert lab.cluster.most_gpu_pods == 5
     assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "proven"}
     assert result["summary"][0] == "5 of 5 GPUs verified on 2 hosts"
-    # Its own pods count as gone.
+    # The module's own pods no longer count.
     assert result["free_gpus"] == {"gpu1": 3, "gpu2": 2}
 
 
-def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
+def test_the_report_lists_each_hosts_gpus(lab: Lab) -> None:
     lab.hosts[1]["toolkit"] = "1.20.1-1"
     report = lab.verify()["report"]
     entry = report["hosts"]["gpu1"]
@@ -67,7 +67,7 @@ def test_the_report_tells_what_each_host_has(lab: Lab) -> None:
     assert len(report["network"]["pod_to_pod"]) == 6
 
 
-def test_conflicts_in_containerds_configuration_are_problems_and_are_looked_at_each_time(lab: Lab) -> None:
+def test_conflicts_in_the_containerd_configuration_are_always_checked_and_reported(lab: Lab) -> None:
     good = {"default_runtime": "nvidia", "cdi": True, "systemd_cgroup": {"runc": True, "nvidia": True}, "conflicts": []}
     lab.hosts[1]["containerd"] = good
     result = lab.verify()
@@ -84,13 +84,13 @@ def test_conflicts_in_containerds_configuration_are_problems_and_are_looked_at_e
     assert lab.verify()["kept"]
 
 
-def test_nothing_is_left_in_the_cluster_but_the_memory_of_the_proof(lab: Lab) -> None:
+def test_only_the_record_of_the_verification_is_left_in_the_cluster(lab: Lab) -> None:
     lab.verify()
     assert list(lab.cluster.namespaces) == ["kube-system"]
     assert lab.cluster.pods == {}
 
 
-def test_a_second_run_keeps_the_proof_and_makes_no_pod(lab: Lab) -> None:
+def test_a_second_run_keeps_the_verification_and_creates_no_pod(lab: Lab) -> None:
     first = lab.verify()
     lab.cluster.created.clear()
     second = lab.verify()
@@ -144,7 +144,7 @@ def test_the_result_of_earlier_versions_is_reused_and_moved(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("refusal", [(403, "forbidden"), (422, "Too long: may not be more than 1048576 bytes")])
-def test_a_result_that_cannot_be_stored_is_a_warning_and_is_reported(lab: Lab, refusal: tuple[int, str]) -> None:
+def test_a_result_that_cannot_be_stored_is_a_warning_and_still_reported(lab: Lab, refusal: tuple[int, str]) -> None:
     lab.cluster.refusals["PATCH", CONFIG_MAPS] = refusal
     result = lab.verify()
     assert not result["failed"] and result["problems"] == []
@@ -155,7 +155,7 @@ def test_a_result_that_cannot_be_stored_is_a_warning_and_is_reported(lab: Lab, r
     assert not lab.verify()["kept"] and lab.verify()["kept"]
 
 
-def test_a_result_that_somebody_has_edited_is_a_warning_and_verified_again(lab: Lab) -> None:
+def test_an_edited_result_is_a_warning_and_verified_again(lab: Lab) -> None:
     lab.verify()
     lab.cluster.objects[f"{CONFIG_MAPS}gpulab-acceptance.gpu1"]["data"] = {"verification": '{"devices": 7}'}
     lab.cluster.created.clear()
@@ -167,7 +167,7 @@ def test_a_result_that_somebody_has_edited_is_a_warning_and_verified_again(lab: 
 
 
 @pytest.mark.parametrize("server", ["https://192.0.2.11:6443", ""])
-def test_the_cluster_is_named_by_its_server_and_not_by_the_end_of_a_tunnel(lab: Lab, server: str) -> None:
+def test_the_cluster_is_identified_by_its_server_and_not_by_the_end_of_a_tunnel(lab: Lab, server: str) -> None:
     kubeconfig = json.loads(Path(lab.kubeconfig).read_text())
     cluster = kubeconfig["clusters"][0]["cluster"]
     if server:
@@ -176,7 +176,7 @@ def test_the_cluster_is_named_by_its_server_and_not_by_the_end_of_a_tunnel(lab: 
     assert lab.verify(verify=False)["report"]["cluster"]["endpoint"] == (server or cluster["server"])
 
 
-def test_force_proves_again(lab: Lab) -> None:
+def test_force_verifies_again(lab: Lab) -> None:
     lab.verify()
     result = lab.verify(force=True)
     assert result["changed"]
@@ -206,7 +206,7 @@ def new_gpu(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("change", [reboot, new_driver, new_toolkit, new_gpu])
-def test_what_changes_a_host_is_proven_again_there_only(lab: Lab, change: Callable[[Lab], None]) -> None:
+def test_only_hosts_with_relevant_changes_are_verified_again(lab: Lab, change: Callable[[Lab], None]) -> None:
     lab.verify()
     change(lab)
     lab.cluster.created.clear()
@@ -219,7 +219,7 @@ def test_what_changes_a_host_is_proven_again_there_only(lab: Lab, change: Callab
     assert "partly kept" in result["summary"][0]
 
 
-def test_a_run_for_some_hosts_leaves_the_proof_of_the_others(lab: Lab) -> None:
+def test_a_run_for_some_hosts_keeps_the_verification_of_the_others(lab: Lab) -> None:
     lab.verify()
     everyone = lab.hosts
     lab.hosts = everyone[1:2]
@@ -233,7 +233,7 @@ def test_a_run_for_some_hosts_leaves_the_proof_of_the_others(lab: Lab) -> None:
     assert whole["report"]["totals"]["proven"] == 5
 
 
-def test_a_failed_proof_is_not_kept(lab: Lab) -> None:
+def test_a_failed_verification_is_not_kept(lab: Lab) -> None:
     lab.cluster.check_fails = True
     assert lab.verify()["problems"]
     lab.cluster.check_fails = False
@@ -242,7 +242,7 @@ def test_a_failed_proof_is_not_kept(lab: Lab) -> None:
     assert result["problems"] == []
 
 
-def test_check_mode_makes_nothing_and_predicts(lab: Lab) -> None:
+def test_check_mode_predicts_and_creates_nothing(lab: Lab) -> None:
     predicted = lab.verify(check=True)
     assert predicted["changed"]
     assert predicted["report"] == {}
@@ -251,7 +251,7 @@ def test_check_mode_makes_nothing_and_predicts(lab: Lab) -> None:
     assert not lab.verify(check=True)["changed"]
 
 
-def test_a_gpu_held_by_a_user_is_in_use_and_named(lab: Lab) -> None:
+def test_a_gpu_held_by_a_users_pod_is_in_use_and_named(lab: Lab) -> None:
     lab.cluster.user_pod("train", "gpu1")
     lab.node("gpu1").given = T4[1:]
     result = lab.verify()
@@ -274,13 +274,13 @@ def test_a_gpu_held_by_a_claim_is_in_use_and_named(lab: Lab) -> None:
     assert result["report"]["hosts"]["gpu1"]["devices"][0]["pod"] == "team/train"
 
 
-def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
+def test_the_kubelets_record_distinguishes_gpus_in_use_from_missing_ones(lab: Lab) -> None:
     lab.cluster.user_pod("train", "gpu1")
     lab.hosts[1]["held"] = {"GPU-t1": "team/train"}
     lab.node("gpu1").allocatable = 2
     lab.node("gpu1").given = ["GPU-t0"]
     lab.cluster.plugin_log = "I1 fine\nI2 'nvidia.com/gpu' device marked unhealthy: GPU-t2"
-    # A user's pod, by the same label, is not the device plugin.
+    # A user's pod with the same label is not the device plugin.
     lab.cluster.user_pod("forged", "gpu1", gpus=0)["metadata"]["labels"] = {"app": "nvidia-device-plugin"}
     lab.cluster.plugin_pod("plugin", "gpu1")
     result = lab.verify()
@@ -293,7 +293,7 @@ def test_kubelets_record_tells_in_use_from_missing(lab: Lab) -> None:
     assert any(problem["gpu"] == "GPU-t2" for problem in result["report"]["problems"])
 
 
-def test_gpus_in_use_that_become_free_are_proven_then(lab: Lab) -> None:
+def test_gpus_in_use_are_verified_once_they_are_free(lab: Lab) -> None:
     lab.cluster.user_pod("train", "gpu1")
     lab.node("gpu1").given = T4[1:]
     lab.verify()
@@ -315,7 +315,7 @@ def test_a_gpu_that_is_taken_while_pods_start_counts_as_in_use(lab: Lab) -> None
     assert states(result, "gpu2") == {"GPU-a0": "in_use", "GPU-a1": "proven"}
 
 
-def test_looking_makes_no_pod_and_takes_the_last_proof(lab: Lab) -> None:
+def test_observing_creates_no_pod_and_reports_the_last_verification(lab: Lab) -> None:
     first = lab.verify()
     lab.cluster.created.clear()
     looked = lab.verify(verify=False)
@@ -324,7 +324,7 @@ def test_looking_makes_no_pod_and_takes_the_last_proof(lab: Lab) -> None:
     assert looked["report"]["network"]["pod_to_pod"] == first["report"]["network"]["pod_to_pod"]
 
 
-def test_looking_calls_gpus_without_a_proof_unproven_and_forgets_nothing(lab: Lab) -> None:
+def test_observing_reports_unverified_gpus_and_keeps_the_record(lab: Lab) -> None:
     assert set(states(lab.verify(verify=False), "gpu1").values()) == {"unproven"}
     assert lab.cluster.created == []
     lab.verify()
@@ -339,7 +339,7 @@ def test_looking_calls_gpus_without_a_proof_unproven_and_forgets_nothing(lab: La
     assert lab.verify()["kept"]
 
 
-def test_looking_at_a_host_that_is_silent_says_so(lab: Lab) -> None:
+def test_observing_reports_an_unreachable_host(lab: Lab) -> None:
     lab.verify()
     lab.hosts[2] = {"name": "gpu2", "state": "silent", "complaint": "it did not answer"}
     looked = lab.verify(verify=False)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module against a small API server: how it tells what is wrong."""
+"""gpu_acceptance with a small API server: how it reports problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def lab(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterator[L
         yield Lab(run_module, stack.enter_context(cluster.serve(tmp_path)), cluster)
 
 
-def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
+def test_missing_allocatable_gpus_are_never_ignored(lab: Lab) -> None:
     lab.node("gpu1").allocatable = 0
     result = lab.verify()
     assert "0 of 3 GPUs are allocatable" in causes(result, "gpu1")[0]
@@ -42,7 +42,7 @@ def test_no_allocatable_gpu_never_passes_in_silence(lab: Lab) -> None:
         ("extra_gpu", "GPU-t9", "requested 1 GPU but saw 2"),
     ],
 )
-def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value: Any, said: str) -> None:
+def test_each_missing_gpu_has_a_reason(lab: Lab, attribute: str, value: Any, said: str) -> None:
     setattr(lab.cluster, attribute, value)
     result = lab.verify()
     assert any(said in cause for cause in causes(result, "gpu1")), causes(result, "gpu1")
@@ -52,7 +52,7 @@ def test_each_gpu_that_is_missed_has_its_reason(lab: Lab, attribute: str, value:
     assert missing >= set(A100)
 
 
-def test_the_same_gpu_twice_proves_one(lab: Lab) -> None:
+def test_the_same_gpu_in_two_pods_is_verified_once(lab: Lab) -> None:
     lab.node("gpu2").given = ["GPU-a0"]
     result = lab.verify()
     assert states(result, "gpu2") == {"GPU-a0": "proven", "GPU-a1": "missing"}
@@ -73,14 +73,14 @@ def test_a_gpu_that_the_host_does_not_have_is_named(lab: Lab) -> None:
     } in result["report"]["problems"]
 
 
-def test_a_pod_that_sees_gpus_without_asking_is_a_problem(lab: Lab) -> None:
+def test_a_pod_that_sees_gpus_without_a_request_is_a_problem(lab: Lab) -> None:
     lab.node("gpu1").leaks = ["/dev/nvidia0", "GPU 0: Tesla T4 (UUID: GPU-t0)"]
     result = lab.verify()
     assert any("a pod that requested no GPUs sees /dev/nvidia0" in cause for cause in causes(result, "gpu1"))
     assert result["report"]["isolation"] == {"gpu1": False, "gpu2": True}
 
 
-def test_with_a_device_plugin_of_others_leaks_and_labels_are_no_problem(lab: Lab) -> None:
+def test_with_an_unmanaged_device_plugin_leaks_and_labels_are_not_a_problem(lab: Lab) -> None:
     lab.node("gpu1").leaks = ["/dev/nvidia0"]
     lab.node("gpu1").labels = {}
     lab.hosts[1]["own_plugin"] = False
@@ -98,7 +98,7 @@ def test_a_log_may_arrive_after_its_pod_has_ended(lab: Lab) -> None:
     assert result["report"]["isolation"] == {"gpu1": True, "gpu2": True}
 
 
-def test_a_pod_that_could_not_be_frozen_to_start_gets_a_second_one(lab: Lab) -> None:
+def test_a_pod_that_could_not_be_frozen_at_its_start_is_created_again(lab: Lab) -> None:
     lab.cluster.unable_to_freeze = 2
     result = lab.verify()
     assert result["report"]["problems"] == []
@@ -120,7 +120,7 @@ def test_wrong_labels_are_a_problem(lab: Lab) -> None:
     assert causes(result, "gpu2") == ["label nvidia.com/gpu.count is 1, nvidia-smi has 2"]
 
 
-def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
+def test_a_broken_connection_is_reported_with_both_nodes(lab: Lab) -> None:
     lab.cluster.deaf = {("gpu1", "gpu2")}
     result = lab.verify(timeout=1)
     [cause] = causes(result, "gpu1")
@@ -129,19 +129,19 @@ def test_a_network_that_does_not_reach_is_named_by_both_ends(lab: Lab) -> None:
     assert result["report"]["totals"]["proven"] == 5
 
 
-def test_a_record_of_a_pod_that_is_gone_excuses_nothing(lab: Lab) -> None:
+def test_the_record_of_a_deleted_pod_does_not_explain_a_missing_gpu(lab: Lab) -> None:
     lab.hosts[1]["held"] = {"GPU-t1": "team/gone"}
     lab.cluster.check_fails = True
     assert states(lab.verify(), "gpu1") == dict.fromkeys(T4, "missing")
 
 
-def test_an_answer_of_another_pod_is_none(lab: Lab) -> None:
+def test_a_response_of_another_pod_does_not_count(lab: Lab) -> None:
     lab.cluster.answers_for_all = "network-gpu1"
     result = lab.verify(timeout=1)
     assert any("network-gpu1 answered instead of network-gpu2" in cause for cause in causes(result, "cp1"))
 
 
-def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
+def test_a_dns_failure_is_distinguished_from_a_service_failure(lab: Lab) -> None:
     lab.cluster.no_dns = True
     network = lab.verify(timeout=1)["report"]["network"]
     assert network["service"] is True
@@ -149,7 +149,7 @@ def test_dns_that_fails_is_told_from_a_service_that_fails(lab: Lab) -> None:
     assert "no such host" in network["problems"][0]["cause"]
 
 
-def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
+def test_problems_found_on_the_host_are_reported_too(lab: Lab) -> None:
     lab.hosts[1].update(expected=4, pci=3, state="driver_not_loaded", complaint="the driver is not loaded", gpus=[])
     result = lab.verify()
     told = "\n".join(causes(result, "gpu1"))
@@ -158,7 +158,7 @@ def test_what_the_host_says_is_compared_too(lab: Lab) -> None:
     assert result["report"]["totals"]["gpus"] == 6
 
 
-def test_a_node_that_is_down_or_absent_does_not_hold_up_the_others(lab: Lab) -> None:
+def test_a_node_that_is_down_or_missing_does_not_delay_the_others(lab: Lab) -> None:
     lab.node("gpu1").ready = False
     del lab.cluster.nodes["cp1"]
     result = lab.verify()
@@ -188,7 +188,7 @@ def lose(lab: Lab, *lost: str) -> None:
 FEWER = "1 GPU fewer than at the last verification: GPU-t2 (gpu1). Check lspci"
 
 
-def test_a_gpu_fewer_is_a_warning_until_the_inventory_says_so(lab: Lab) -> None:
+def test_a_missing_gpu_is_a_warning_until_the_inventory_is_changed(lab: Lab) -> None:
     assert not warnings(lab.verify())
     lose(lab, "GPU-t2")
     for more in ({}, {}, {"force": True}, {"verify": False}):
@@ -208,7 +208,7 @@ def test_a_gpu_fewer_is_a_warning_until_the_inventory_says_so(lab: Lab) -> None:
     assert lab.verify()["report"]["warnings"] == []
 
 
-def test_all_gpus_of_a_host_that_are_gone_are_named(lab: Lab) -> None:
+def test_if_all_gpus_of_a_host_are_gone_they_are_named(lab: Lab) -> None:
     lab.verify()
     lose(lab, *T4)
     result = lab.verify()
@@ -216,7 +216,7 @@ def test_all_gpus_of_a_host_that_are_gone_are_named(lab: Lab) -> None:
     assert warnings(result)[0].startswith(f"3 GPUs fewer than at the last verification: {', '.join(T4)} (gpu1). ")
 
 
-def test_a_gpu_in_place_of_another_is_not_one_fewer(lab: Lab) -> None:
+def test_a_replaced_gpu_does_not_count_as_missing(lab: Lab) -> None:
     lab.verify()
     lose(lab, "GPU-t1", "GPU-t2")
     lab.node("gpu1").gpus.append("GPU-new")
@@ -231,7 +231,7 @@ def test_a_gpu_in_place_of_another_is_not_one_fewer(lab: Lab) -> None:
     assert lab.verify()["report"]["warnings"] == []
 
 
-def test_a_host_that_is_silent_has_lost_nothing_and_forgets_nothing(lab: Lab) -> None:
+def test_an_unreachable_host_has_no_missing_gpus_and_keeps_its_record(lab: Lab) -> None:
     lab.verify()
     there = lab.hosts[1]
     lab.hosts[1] = {"name": "gpu1", "state": "silent", "complaint": "did not answer"}
@@ -241,14 +241,14 @@ def test_a_host_that_is_silent_has_lost_nothing_and_forgets_nothing(lab: Lab) ->
     assert [each["gpu"] for each in lab.verify()["report"]["warnings"]] == ["GPU-t0"]
 
 
-def test_a_node_that_was_deleted_takes_its_memory_along(lab: Lab) -> None:
+def test_the_record_of_a_node_is_deleted_with_it(lab: Lab) -> None:
     lab.verify()
     lab.node("gpu1").metadata = {"uid": "joined again"}
     lose(lab, "GPU-t2")
     assert lab.verify()["report"]["warnings"] == []
 
 
-def test_a_gpu_that_fell_off_the_bus_is_missed_without_any_earlier_report(lab: Lab) -> None:
+def test_a_gpu_that_fell_off_the_bus_is_missing_even_without_an_earlier_report(lab: Lab) -> None:
     lost = {"uuid": None, "name": None, "index": 2, "pci_bus_id": "00000000:30:00.0", "problems": ["GPU is lost"]}
     lab.hosts[1].update(gpus=[*lab.hosts[1]["gpus"][:2], lost], pci=2, state="degraded", complaint="GPU is lost")
     lab.node("gpu1").allocatable = 2
@@ -257,7 +257,7 @@ def test_a_gpu_that_fell_off_the_bus_is_missed_without_any_earlier_report(lab: L
     assert any(problem.startswith("gpu1: 2 of 3 GPUs are allocatable") for problem in result["problems"])
 
 
-def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
+def test_a_host_that_could_not_be_queried_keeps_its_record(lab: Lab) -> None:
     lab.verify()
     lab.hosts[1] = {"name": "gpu1", "state": "silent", "complaint": "did not answer"}
     result = lab.verify()
@@ -266,7 +266,7 @@ def test_a_host_that_could_not_be_asked_is_not_forgotten(lab: Lab) -> None:
     assert result["report"]["totals"] == {"gpus": 5, "proven": 2, "in_use": 0}
 
 
-def test_a_simulated_check_says_so(lab: Lab) -> None:
+def test_a_simulated_check_is_reported_as_simulated(lab: Lab) -> None:
     assert lab.verify()["report"]["simulated"] is False
     lab.cluster.check_output = "[simulated] no GPU computes here\nTest PASSED"
     result = lab.verify(force=True)
@@ -281,7 +281,7 @@ def test_a_run_waits_for_the_end_of_another_one(lab: Lab) -> None:
     labels = {**OWNER, "app.kubernetes.io/part-of": "acceptance"}
     metadata = {"name": "gpulab-acceptance", "uid": "old", "labels": labels, "annotations": annotations}
     lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": metadata}
-    # It ends while the second run waits.
+    # The other run ends while this one waits.
     ends = threading.Timer(2, lab.cluster.namespaces.pop, ["gpulab-acceptance"])
     ends.start()
     result = lab.verify(holder="alice@laptop")
@@ -290,7 +290,7 @@ def test_a_run_waits_for_the_end_of_another_one(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("labels", [{}, OWNER, {**OWNER, "app.kubernetes.io/part-of": "gpu-benchmark"}], ids=str)
-def test_a_namespace_for_something_else_is_not_touched(lab: Lab, labels: dict[str, str]) -> None:
+def test_a_verification_does_not_delete_an_unmanaged_namespace(lab: Lab, labels: dict[str, str]) -> None:
     metadata = {"name": "gpulab-acceptance", "uid": "theirs", "labels": labels}
     lab.cluster.namespaces["gpulab-acceptance"] = {"metadata": metadata}
     result = lab.verify()
@@ -299,7 +299,7 @@ def test_a_namespace_for_something_else_is_not_touched(lab: Lab, labels: dict[st
     assert "gpulab-acceptance" in lab.cluster.namespaces
 
 
-def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> None:
+def test_a_run_that_was_replaced_does_not_disturb_the_other(lab: Lab) -> None:
     lab.cluster.takeover = True
     result = lab.verify()
     assert result["failed"] and result["inconclusive"]
@@ -308,7 +308,7 @@ def test_a_run_that_another_has_replaced_leaves_the_other_alone(lab: Lab) -> Non
     assert lab.cluster.objects.keys() == {"/api/v1/namespaces/gpulab-acceptance/services/network"}
 
 
-def test_an_api_that_does_not_answer_is_an_error_with_advice(lab: Lab, tmp_path: Path) -> None:
+def test_an_unreachable_api_is_an_error_with_a_remedy(lab: Lab, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", (tmp_path / "kubeconfig").read_text()))
     result = lab.verify(kubeconfig=str(other))

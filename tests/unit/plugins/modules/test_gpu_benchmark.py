@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module against a small API server."""
+"""gpu_benchmark with a small API server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(gpu: str, **changes: Any) -> str:
 
 
 class Lab:
-    """Two workers with GPUs, and the module to measure them: in this process, with limits that suit a test."""
+    """Two workers with GPUs, and the module to measure them: in this process, with time limits for tests."""
 
     def __init__(self, kubeconfig: Path, cluster: FakeCluster) -> None:
         self.kubeconfig, self.cluster = kubeconfig, cluster
@@ -111,7 +111,7 @@ def test_each_gpu_is_measured_once_and_nothing_is_left(lab: Lab) -> None:
         "TFLOP/s"
     )
     assert (list(lab.cluster.namespaces), lab.cluster.pods) == (["kube-system"], {})
-    # One after another on a node, and each keeps its GPU until the last one has reported.
+    # One after another on a node; each keeps its GPU until the last one has reported.
     pods = [name.removeprefix("Pod/") for name in lab.cluster.created if name.startswith("Pod/")]
     assert [name for name in pods if name.endswith("gpu1")] == ["gpu-0-gpu1", "gpu-1-gpu1", "gpu-2-gpu1"]
     assert lab.cluster.most_gpu_pods == 5
@@ -130,14 +130,14 @@ def test_check_mode_creates_nothing(lab: Lab) -> None:
     ]
 
 
-def test_gpus_in_use_are_left_out_and_named(lab: Lab) -> None:
+def test_gpus_in_use_are_skipped_and_named(lab: Lab) -> None:
     lab.cluster.user_pod("notebook", "gpu1")
     lab.cluster.user_pod("train", "gpu2", gpus=2)
     lab.cluster.nodes["gpu1"].given = T4[1:]
     lab.hosts[1]["held"] = {"GPU-t0": "team/notebook"}
     result = lab.measure()
     assert sorted(row["uuid"] for row in result["result"]["gpus"]) == T4[1:]
-    # What the kubelet did not say is known from the API.
+    # What the kubelet did not report is known from the API.
     assert reasons(result) == {
         "GPU-t0": "in use by team/notebook",
         "GPU-a0": "in use by team/train",
@@ -146,7 +146,7 @@ def test_gpus_in_use_are_left_out_and_named(lab: Lab) -> None:
     assert "team/train" in lab.cluster.pods
 
 
-def test_gpus_of_claims_are_left_out_and_named(lab: Lab) -> None:
+def test_gpus_of_claims_are_skipped_and_named(lab: Lab) -> None:
     lab.cluster.pods["team/train"] = dra_objects.pod("train", dra_objects.by_name("c"), node="gpu2")
     devices = (dra_objects.result("gpu-0", node="gpu2"), dra_objects.result("gpu-1", node="gpu2"))
     lab.cluster.objects[dra_objects.CLAIMS] = {"items": [dra_objects.claim("c", *devices, pods=("train",))]}
@@ -187,7 +187,7 @@ def fewer(node: FakeNode) -> None:
         (fewer, "the node offers only 0 GPUs to pods"),
     ],
 )
-def test_nodes_that_are_left_out_are_named(lab: Lab, change: Callable[[FakeNode], None], reason: str) -> None:
+def test_skipped_nodes_are_named(lab: Lab, change: Callable[[FakeNode], None], reason: str) -> None:
     change(lab.cluster.nodes["gpu2"])
     result = lab.measure()
     assert reasons(result) == {"GPU-a0": reason, "GPU-a1": reason}
@@ -211,12 +211,12 @@ def test_a_node_is_measured_with_an_image_that_runs_on_its_gpus(lab: Lab) -> Non
     assert reasons(lab.measure(images=[new])) == {"GPU-a0": reason, "GPU-a1": reason}
 
 
-def test_a_cordoned_node_is_left_out(lab: Lab) -> None:
+def test_a_cordoned_node_is_skipped(lab: Lab) -> None:
     lab.cluster.nodes["gpu2"].cordoned = True
     assert set(reasons(lab.measure()).values()) == {"the node is cordoned"}
 
 
-def test_partitioned_and_unresponsive_gpus_are_left_out(lab: Lab) -> None:
+def test_partitioned_and_unresponsive_gpus_are_skipped(lab: Lab) -> None:
     lab.hosts[2]["gpus"][0]["mig"] = {"current": "Enabled", "devices": []}
     lab.hosts[1]["gpus"][0]["mig"] = {"current": "Disabled", "devices": [{"uuid": "MIG-1"}]}
     lab.hosts[2]["gpus"][1]["uuid"] = None
@@ -241,7 +241,7 @@ def test_without_a_free_gpu_nothing_changes(lab: Lab) -> None:
     assert lab.cluster.created == []
 
 
-def test_a_slow_gpu_is_a_warning_and_no_failure(lab: Lab) -> None:
+def test_a_slow_gpu_is_a_warning_and_not_a_failure(lab: Lab) -> None:
     slow = {"memory_bytes_per_s": 100e9}
     lab.cluster.benchmark = lambda uuid: report(
         uuid, figures=slow if uuid == "GPU-t2" else {"memory_bytes_per_s": 300e9}, facts={"throttle_reasons": 0x40}
@@ -298,7 +298,7 @@ def test_a_pod_without_figures_of_its_own_gpu_is_reported(lab: Lab, changes: dic
     assert lab.cluster.pods == {}
 
 
-def test_a_pod_that_never_reports_is_a_failure_and_the_others_are_not_tried(lab: Lab) -> None:
+def test_a_pod_that_never_reports_is_a_failure_and_no_further_pod_starts_on_its_node(lab: Lab) -> None:
     lab.cluster.benchmark = lambda uuid: "" if uuid == "GPU-a0" else report(uuid)
     result = lab.measure(timeout=1)
     [failure] = result["result"]["failures"]
@@ -314,7 +314,7 @@ def test_an_image_that_cannot_be_pulled_is_named(lab: Lab) -> None:
     assert "ImagePullBackOff: image torch:1 can't be pulled: not found" in result["result"]["failures"][0]["reason"]
 
 
-def test_a_pod_that_the_freezer_stopped_is_created_again(lab: Lab) -> None:
+def test_a_pod_that_could_not_be_frozen_is_created_again(lab: Lab) -> None:
     lab.cluster.unable_to_freeze = 1
     result = lab.measure()
     assert len(result["result"]["gpus"]) == 5
@@ -331,7 +331,7 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab, monkeypatch
         "metadata": {"name": "gpu-0-gpu1", "namespace": NAMESPACE},
     }
     del lab.cluster.pods["team/x"]
-    # The kubelet's record still has it.
+    # The kubelet's record still lists it.
     lab.hosts[1]["held"] = {"GPU-t0": f"{NAMESPACE}/gpu-0-gpu1"}
     assert len(lab.measure()["result"]["gpus"]) == 5
 
@@ -345,7 +345,7 @@ def test_leftovers_of_an_interrupted_run_are_removed_first(lab: Lab, monkeypatch
     ],
     ids=["unmanaged", "of another component", "of another manager"],
 )
-def test_an_unmanaged_namespace_is_not_touched(lab: Lab, labels: dict[str, str], missing: str) -> None:
+def test_a_benchmark_does_not_delete_an_unmanaged_namespace(lab: Lab, labels: dict[str, str], missing: str) -> None:
     lab.cluster.namespaces[NAMESPACE] = {"metadata": {"name": NAMESPACE, "uid": "u", "labels": labels}}
     result = lab.measure()
     assert result["failed"] and f"created for something else (no label {missing})" in result["msg"]
@@ -353,19 +353,19 @@ def test_an_unmanaged_namespace_is_not_touched(lab: Lab, labels: dict[str, str],
     assert lab.cluster.created == [] and NAMESPACE in lab.cluster.namespaces
 
 
-def test_another_run_that_takes_over_is_an_error(lab: Lab) -> None:
+def test_a_takeover_by_another_run_is_an_error(lab: Lab) -> None:
     lab.cluster.takeover = True
     result = lab.measure()
     assert "another run has taken over namespace gpulab-gpu-benchmark" in result["msg"]
 
 
-def test_a_report_that_cannot_be_read_is_reported_as_such(lab: Lab) -> None:
+def test_an_unreadable_report_is_reported_as_such(lab: Lab) -> None:
     lab.cluster.benchmark = lambda uuid: f"{MARK}{{" if uuid == "GPU-a0" else report(uuid)
     [failure] = lab.measure()["result"]["failures"]
     assert (failure["node"], failure["reason"]) == ("gpu2", "its report is not valid JSON")
 
 
-def test_a_failure_has_the_gpu_if_it_is_known(lab: Lab) -> None:
+def test_a_failure_names_the_gpu_if_it_is_known(lab: Lab) -> None:
     lab.cluster.benchmark = lambda uuid: report(uuid, **({"figures": {}} if uuid == "GPU-a1" else {}))
     result = lab.measure()
     [failure] = result["result"]["failures"]
@@ -380,7 +380,7 @@ def test_a_failure_has_the_gpu_if_it_is_known(lab: Lab) -> None:
         "measured": result["result"]["measured"],
     }
     assert "gpu2 GPU 1: pod gpu-1-gpu2: it reported no figures" in result["summary"]
-    # The other one had nothing to be compared with.
+    # No other GPU of the same model was measured.
     assert {row["uuid"]: row["peers"] for row in result["result"]["gpus"]}["GPU-a0"] == 0
     assert result["summary"][-1] == "Note: compared with no peers: gpu2 GPU 0."
     assert result["result"]["nodes"] == ["cp1", "gpu1", "gpu2"]
@@ -405,7 +405,7 @@ def test_a_gpu_that_the_driver_lost_is_named_and_its_node_is_not_shared(lab: Lab
     ],
     ids=str,
 )
-def test_settings_that_measure_nothing_are_refused(
+def test_settings_without_any_measurement_are_refused(
     lab: Lab, run_module: Callable[..., dict[str, Any]], given: dict[str, Any], message: str
 ) -> None:
     own = {"kubeconfig": str(lab.kubeconfig), "nodes": lab.hosts, "images": ["torch:1"], "script": "print()"}
@@ -415,7 +415,7 @@ def test_settings_that_measure_nothing_are_refused(
 
 
 def unschedulable(lab: Lab, message: str) -> None:
-    """Let the scheduler refuse the pods for gpu2, at once and for good."""
+    """Let the scheduler refuse the pods for gpu2, immediately and permanently."""
     start = lab.cluster.start
 
     def refuse(pod: dict[str, Any]) -> None:
@@ -429,7 +429,7 @@ def unschedulable(lab: Lab, message: str) -> None:
 
 
 @pytest.mark.parametrize("message", ["1 Too many pods.", "1 Insufficient nvidia.com/gpu."])
-def test_a_pod_that_has_no_place_is_reported_in_the_words_of_the_scheduler(lab: Lab, message: str) -> None:
+def test_an_unschedulable_pod_is_reported_with_the_schedulers_message(lab: Lab, message: str) -> None:
     unschedulable(lab, f"0/3 nodes are available: {message}")
     result = lab.measure(timeout=1)
     [failure] = result["result"]["failures"]
@@ -437,7 +437,7 @@ def test_a_pod_that_has_no_place_is_reported_in_the_words_of_the_scheduler(lab: 
     assert reasons(result) == dict.fromkeys(A100, "no pod was given it; see the failures on gpu2")
 
 
-def test_a_gpu_that_another_pod_took_in_the_meantime_is_left_out(lab: Lab) -> None:
+def test_a_gpu_that_another_pod_took_in_the_meantime_is_skipped(lab: Lab) -> None:
     lab.hosts = lab.hosts[2:]
     snatch = lab.cluster.user_pod("snatch", "gpu2", gpus=2)
     lab.cluster.snatch = lab.cluster.pods.pop("team/snatch")
@@ -449,7 +449,7 @@ def test_a_gpu_that_another_pod_took_in_the_meantime_is_left_out(lab: Lab) -> No
 def fail_requests(
     monkeypatch: pytest.MonkeyPatch, method: str, wanted: Callable[[str, int], bool], status: int = 500
 ) -> None:
-    """Let the API refuse the requests that ``wanted`` picks by their path and how often it was requested."""
+    """Let the API refuse the requests that ``wanted`` selects by path and by the number of requests to it."""
     original, counts = getattr(fake_cluster._Handler, method), Counter[str]()
 
     def handle(self: Any) -> None:
@@ -465,14 +465,14 @@ def fail_requests(
     monkeypatch.setattr(fake_cluster._Handler, method, handle)
 
 
-def test_an_api_that_fails_for_a_moment_costs_no_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_api_failure_loses_no_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_requests(monkeypatch, "do_GET", lambda path, number: path.endswith(f"{NAMESPACE}/pods") and number in (2, 4))
     fail_requests(monkeypatch, "do_POST", lambda path, number: path.endswith("/pods") and number == 3)
     result = lab.measure(timeout=10)
     assert (len(result["result"]["gpus"]), result["result"]["failures"], lab.warnings) == (5, [], [])
 
 
-def test_an_api_that_fails_for_long_costs_only_the_open_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_api_failure_only_loses_pending_figures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     reported: list[str] = []
 
     def report_once(uuid: str) -> str:
@@ -489,10 +489,8 @@ def test_an_api_that_fails_for_long_costs_only_the_open_figures(lab: Lab, monkey
     assert warning.startswith(f"Namespace {NAMESPACE} could not be removed.") and "leader changed" in warning
 
 
-def test_a_request_that_the_api_refuses_costs_only_the_figures_of_its_node(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A pod for each node, and the first one that follows.
+def test_a_refused_request_only_loses_the_figures_of_its_node(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One pod for each node, and then the next pod.
     fail_requests(monkeypatch, "do_POST", lambda path, number: path.endswith("/pods") and number == 3, 422)
     result = lab.measure()
     [failure] = result["result"]["failures"]
@@ -504,15 +502,15 @@ def test_a_request_that_the_api_refuses_costs_only_the_figures_of_its_node(
     }
 
 
-def test_figures_outlive_a_cleanup_that_fails(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_kept_if_the_cleanup_fails(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     fail_requests(monkeypatch, "do_DELETE", lambda _path, _number: True)
     result = lab.measure()
     assert (result["failed"], len(result["result"]["gpus"])) == (False, 5)
     assert "could not be removed" in lab.warnings[0]
 
 
-def test_pods_that_are_open_at_the_end_are_failures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look may take so long that none is left when the time of a pod is over."""
+def test_pods_that_have_not_reported_at_the_end_are_failures(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check may take so long that the time of a pod ends without another check."""
     monkeypatch.setattr(run, "_LOG_GRACE", 0)
     lab.hosts, lab.cluster.benchmark = lab.hosts[2:], lambda _uuid: time.sleep(1.2) or ""  # type: ignore[func-returns-value]
     monkeypatch.setattr(run.Benchmark, "_stop", lambda *_given: None)
@@ -522,7 +520,7 @@ def test_pods_that_are_open_at_the_end_are_failures(lab: Lab, monkeypatch: pytes
     assert set(reasons(result).values()) == {"no pod was given it; see the failures on gpu2"}
 
 
-def test_logs_are_asked_for_once_and_only_on_nodes_that_respond(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_read_once_and_only_on_nodes_that_respond(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, Any]] = []
     log = own_namespace.OwnNamespace.log
 

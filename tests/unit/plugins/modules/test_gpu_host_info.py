@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
     return top
 
 
-def test_gpus_are_counted_on_the_bus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+def test_gpus_on_the_pci_bus_are_counted(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     device(root, "0000:3b:00.0", "0x10de", "0x030200", "0x1eb8")
     device(root, "0000:3b:00.1", "0x10de", "0x040300", "0x10f8")
     device(root, "0000:00:02.0", "0x1234", "0x030000", "0x1111")
@@ -48,7 +48,7 @@ def test_gpus_are_counted_on_the_bus(root: Path, run_module: Callable[..., dict[
     ]
 
 
-def test_keys_of_our_apt_sources_that_end(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+def test_expiring_keys_of_own_apt_sources_are_returned(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     assert run_module("gpu_host_info", {"root": str(root)})["apt_keys"] == []
     keyrings = root / "etc/apt/keyrings"
     keyrings.mkdir(parents=True)
@@ -60,7 +60,7 @@ def test_keys_of_our_apt_sources_that_end(root: Path, run_module: Callable[..., 
     assert all(key["expires"].endswith("Z") for key in found)
 
 
-def test_functions_of_sriov_are_no_gpus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+def test_sriov_functions_do_not_count_as_gpus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     device(root, "0000:3b:00.0", "0x10de", "0x030200", "0x20b5")
     device(root, "0000:3b:00.4", "0x10de", "0x030200", "0x20b5")
     (root / "sys/bus/pci/devices/0000:3b:00.4/physfn").symlink_to("../0000:3b:00.0")
@@ -69,7 +69,7 @@ def test_functions_of_sriov_are_no_gpus(root: Path, run_module: Callable[..., di
     assert result["kernel"]["newest"] == result["kernel"]["running"]
 
 
-def test_gpus_are_held_by_pods_that_live(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+def test_only_running_pods_hold_gpus(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     entry = {"PodUID": UID, "ResourceName": "nvidia.com/gpu", "DeviceIDs": {"0": ["GPU-1"]}}
     checkpoint = root / "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
     checkpoint.parent.mkdir(parents=True)
@@ -82,13 +82,13 @@ def test_gpus_are_held_by_pods_that_live(root: Path, run_module: Callable[..., d
     assert run_module("gpu_host_info", {"root": str(root)})["held"] == {"GPU-1": "research/train-0"}
 
 
-def test_a_bare_host_has_nothing(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+def test_a_bare_host_has_no_values(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     result = run_module("gpu_host_info", {"root": str(root)}, check=True)
     assert (result["pci"], result["packages"], result["held"]) == ([], {}, {})
     assert result["containerd_files"] == []
 
 
-def test_the_files_of_containerd_are_read_when_asked_for(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
+def test_containerd_files_are_read_on_request(root: Path, run_module: Callable[..., dict[str, Any]]) -> None:
     (root / "etc/containerd/conf.d").mkdir(parents=True)
     (root / "etc/containerd/config.toml").write_text("imports = ['/etc/containerd/conf.d/a.toml']\n")
     for name in "ab":
@@ -114,7 +114,7 @@ def test_the_files_of_containerd_are_read_when_asked_for(root: Path, run_module:
         (None, ""),
     ],
 )
-def test_when_gpus_were_given_back(
+def test_the_time_of_the_last_release_of_gpus_is_returned(
     root: Path, run_module: Callable[..., dict[str, Any]], text: str | None, given_back: str
 ) -> None:
     (root / "proc/sys/kernel/random").mkdir(parents=True)
@@ -134,7 +134,7 @@ def test_files_that_were_moved_aside_are_named(root: Path, run_module: Any) -> N
     assert found == ["20261120T210001.000000Z", "20261121T000000.000000Z"]
 
 
-def test_versions_of_a_bare_host(root: Path, run_module: Any) -> None:
+def test_a_bare_host_has_no_versions(root: Path, run_module: Any) -> None:
     found = run_module("gpu_host_info", {"packages": ["kubelet"], "root": str(root)})
     assert found["packages"] == {}
     assert found["driver"] == {"loaded": "", "library": "", "packages": {}}
@@ -146,7 +146,7 @@ def test_versions_of_a_bare_host(root: Path, run_module: Any) -> None:
     }
 
 
-def test_versions_holds_driver_and_kernels(root: Path, run_module: Any) -> None:
+def test_versions_of_driver_and_kernels_are_returned(root: Path, run_module: Any) -> None:
     (root / "var/lib/dpkg/status").write_text(
         package("kubelet", "1.36.4-1.1")
         + package("containerd.io", "2.3.6-1", "install")
@@ -178,7 +178,7 @@ def test_versions_holds_driver_and_kernels(root: Path, run_module: Any) -> None:
         "newest_has_driver": True,
         "newest_has_headers": True,
     }
-    # What the image leaves behind without its headers, and Debian's name of the open modules.
+    # Remains of a kernel package without headers, and Debian's name of the open modules.
     (root / "lib/modules/99.10.0/build").rmdir()
     (root / "lib/modules/99.10.0/build").symlink_to("/usr/src/gone")
     (root / "lib/modules/99.10.0/modules.dep").write_text("updates/dkms/nvidia-current-open.ko.xz:\n")

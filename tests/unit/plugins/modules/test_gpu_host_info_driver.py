@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What gpu_host_info returns of the driver, if it is asked for that."""
+"""The driver's values in gpu_host_info, which are only returned on request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def journal(programs: Any, tmp_path: Path) -> None:
-    """A kernel log with one Xid, of 2026-11-22T05:06:25Z."""
+    """A kernel log with one Xid at 2026-11-22T05:06:25Z."""
     (tmp_path / "journal").write_text(json.dumps({**XID, "__REALTIME_TIMESTAMP": "1795323985000000"}) + "\n")
     programs.add("journalctl", f"cat {tmp_path}/journal")
 
@@ -40,7 +40,7 @@ def journal(programs: Any, tmp_path: Path) -> None:
         (True, {"expected_gpus": 2}, True),
     ],
 )
-def test_the_driver_is_asked_where_there_are_gpus_or_should_be(
+def test_the_driver_is_queried_if_gpus_exist_or_are_expected(
     root: Path, run_module: Any, programs: Any, journal: None, pci: bool, nvidia_smi: Any, asked: bool
 ) -> None:
     programs.add("nvidia-smi", f'echo "$*" >>{root}/log\ncat {root}/smi')
@@ -57,7 +57,7 @@ def test_the_driver_is_asked_where_there_are_gpus_or_should_be(
         assert "topo -m" in (root / "log").read_text()
 
 
-def test_the_driver_says_the_same_as_to_nvidia_smi_info(
+def test_the_values_of_the_driver_are_the_same_as_in_nvidia_smi_info(
     root: Path, run_module: Any, programs: Any, journal: None
 ) -> None:
     (root / "smi").write_text(smi.xml())
@@ -83,7 +83,7 @@ def test_the_driver_says_the_same_as_to_nvidia_smi_info(
         ("", "2126-11-22T05:06:26Z", 1),
     ],
 )
-def test_xids_count_since_a_time_or_since_the_gpus_were_given_back(
+def test_xids_count_since_a_given_time_or_since_the_last_release_of_the_gpus(
     root: Path, run_module: Any, programs: Any, journal: None, given_back: str, since: str, kept: int
 ) -> None:
     (root / "var/lib/gpulab").mkdir(parents=True)
@@ -93,7 +93,9 @@ def test_xids_count_since_a_time_or_since_the_gpus_were_given_back(
     assert len(run_module("gpu_host_info", options)["nvidia_smi"]["xids"]) == kept
 
 
-def test_a_driver_below_another_directory(root: Path, run_module: Any, journal: None, tmp_path: Path) -> None:
+def test_a_driver_in_another_root_directory_is_queried(
+    root: Path, run_module: Any, journal: None, tmp_path: Path
+) -> None:
     program = tmp_path / "driver/usr/bin/nvidia-smi"
     program.parent.mkdir(parents=True)
     (tmp_path / "smi").write_text(smi.xml())
@@ -103,7 +105,7 @@ def test_a_driver_below_another_directory(root: Path, run_module: Any, journal: 
     assert run_module("gpu_host_info", {"root": str(root), "nvidia_smi": asked})["nvidia_smi"]["count"] == 4
 
 
-def test_what_the_driver_says_is_a_state_and_a_wrong_time_a_failure(root: Path, run_module: Any, programs: Any) -> None:
+def test_a_driver_error_is_a_state_and_an_invalid_time_is_a_failure(root: Path, run_module: Any, programs: Any) -> None:
     words, rc, state = smi.MESSAGES[1]
     (root / "smi").write_text(words)
     programs.add("nvidia-smi", f"cat {root}/smi\nexit {rc}")

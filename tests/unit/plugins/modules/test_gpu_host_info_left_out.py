@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPUs that are left out: not counted on the bus, in the verdict, nor by what the kernel says of them."""
+"""Excluded GPUs do not count: on the bus, in the state, and in messages of the kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import smi_texts as smi
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance_seen import acceptance_seen
+from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance import acceptance_seen
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.hosts import read_hosts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.target import targets
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verdict import host_entry
@@ -73,7 +73,7 @@ def verdict(found: dict[str, Any], expected: int | None) -> list[str]:
     ("driver", "ignored"),
     [("", [CONSOLE]), ("nouveau", ["10de:128b"]), ("vfio-pci", []), ("vfio-pci", [CONSOLE])],
 )
-def test_a_gpu_that_is_left_out_is_no_problem(
+def test_an_excluded_gpu_is_not_a_problem(
     root: Path,
     run_module: Any,
     programs: Any,
@@ -92,14 +92,14 @@ def test_a_gpu_that_is_left_out_is_no_problem(
 
 
 @pytest.mark.parametrize("message", [UNSUPPORTED, PROBE, LOST])
-def test_what_the_kernel_says_of_another_gpu_stays(root: Path, run_module: Any, programs: Any, message: str) -> None:
+def test_kernel_messages_about_other_gpus_are_kept(root: Path, run_module: Any, programs: Any, message: str) -> None:
     device(root, CONSOLE, "0x128b")
     found = read(root, run_module, programs, message)
     assert len(found["pci"]) == 5 and found["nvidia_smi"]["state"] == "degraded"
     assert {"gpu_not_visible", "driver_not_ok"} & set(verdict(found, None))
 
 
-def test_a_gpu_that_nvidia_smi_lists_keeps_its_messages(root: Path, run_module: Any, programs: Any) -> None:
+def test_messages_of_a_gpu_that_nvidia_smi_lists_are_kept(root: Path, run_module: Any, programs: Any) -> None:
     address = smi.FOUR[1].bus[4:].lower()
     lost = LOST.replace(CONSOLE[:-2], address[:-2])
     found = read(root, run_module, programs, lost, ignored_gpus=[address])
@@ -107,7 +107,7 @@ def test_a_gpu_that_nvidia_smi_lists_keeps_its_messages(root: Path, run_module: 
 
 
 @pytest.mark.parametrize(("ignored", "state"), [([CONSOLE], "ok"), ([], "degraded"), (["0000:99:00.0"], "degraded")])
-def test_nvidia_smi_info_leaves_them_out_too(
+def test_nvidia_smi_info_excludes_them_too(
     root: Path, run_module: Any, programs: Any, ignored: list[str], state: str
 ) -> None:
     read(root, run_module, programs, UNSUPPORTED)
@@ -125,6 +125,6 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("path", "options"), CALLS, ids=lambda value: str(value) if isinstance(value, Path) else "")
-def test_every_role_passes_the_gpus_that_are_left_out(path: Path, options: dict[str, Any] | None) -> None:
+def test_every_role_passes_the_excluded_gpus(path: Path, options: dict[str, Any] | None) -> None:
     query = "_acceptance_query" if path.parts[0] == "acceptance" else "cluster"
     assert query in (options or {}).get("ignored_gpus", "") and len(CALLS) >= 10

@@ -29,7 +29,7 @@ def isolate(node: FakeNode, run_module: Any, tmp_path: Path) -> Iterator[Any]:
         yield run
 
 
-def test_there_and_back_and_each_a_second_time(node: FakeNode, isolate: Any) -> None:
+def test_a_node_is_isolated_and_released_once_each(node: FakeNode, isolate: Any) -> None:
     predicted = isolate(check=True, reason="Xid 79")
     assert (predicted["changed"], predicted["isolated"], node.patches) == (True, True, 0)
     first = isolate(reason="Xid 79")
@@ -46,17 +46,19 @@ def test_there_and_back_and_each_a_second_time(node: FakeNode, isolate: Any) -> 
     assert (again["changed"], again["isolation"], node.patches) == (False, {}, 2)
 
 
-def test_by_cordon(node: FakeNode, isolate: Any) -> None:
+def test_a_node_can_be_isolated_by_a_cordon(node: FakeNode, isolate: Any) -> None:
     assert isolate(policy="cordon")["diff"]["after"]["cordoned"]
     assert node.body["spec"] == {"unschedulable": True}
 
 
 @pytest.mark.parametrize(("conflicts", "failed"), [(2, False), (9, True)])
-def test_somebody_else_changes_the_node(node: FakeNode, isolate: Any, conflicts: int, failed: bool) -> None:
+def test_a_conflict_with_a_simultaneous_change_of_the_node_is_retried(
+    node: FakeNode, isolate: Any, conflicts: int, failed: bool
+) -> None:
     node.conflicts = conflicts
     assert isolate(reason="Xid 79")["failed"] is failed
 
 
-def test_no_such_node(isolate: Any) -> None:
+def test_a_missing_node_is_an_error(isolate: Any) -> None:
     result = isolate(node="gpu9")
     assert result["failed"] and "the cluster has no node of this name" in result["msg"]

@@ -37,13 +37,15 @@ def verify(run_module: Callable[..., Any], state: FakeCluster, tmp_path: Path) -
         yield lambda: run_module("gpu_metrics_acceptance", arguments)
 
 
-def test_all_gpus_are_named(state: FakeCluster, verify: Callable[[], Any]) -> None:
+def test_all_gpus_with_metrics_are_named(state: FakeCluster, verify: Callable[[], Any]) -> None:
     state.objects[METRICS] = ONE + TWO
     result = verify()
     assert (result["failed"], result["changed"], result["summary"]) == (False, False, ["gpu1: metrics of 2 GPUs"])
 
 
-def test_host_gpu_and_the_words_of_the_driver_are_named(state: FakeCluster, verify: Callable[[], Any]) -> None:
+def test_a_missing_gpu_is_named_with_its_host_and_the_drivers_message(
+    state: FakeCluster, verify: Callable[[], Any]
+) -> None:
     state.objects[METRICS] = ONE
     result = verify()
     assert result["failed"]
@@ -51,10 +53,10 @@ def test_host_gpu_and_the_words_of_the_driver_are_named(state: FakeCluster, veri
     assert found == ["- gpu1: its exporter exporter-x has no metrics of GPU 1 (GPU-2). The driver says: GPU is lost"]
 
 
-def test_an_exporter_that_does_not_answer(verify: Callable[[], Any]) -> None:
+def test_an_exporter_that_does_not_respond_is_an_error(verify: Callable[[], Any]) -> None:
     assert "gpu1: its exporter exporter-x does not answer: Error while asking the API" in verify()["msg"]
 
 
-def test_an_exporter_that_is_not_ready(state: FakeCluster, verify: Callable[[], Any]) -> None:
+def test_an_exporter_that_is_not_ready_is_an_error(state: FakeCluster, verify: Callable[[], Any]) -> None:
     state.pods["team/exporter-x"]["status"]["conditions"] = []
     assert "gpu1: no exporter is ready there" in verify()["msg"]

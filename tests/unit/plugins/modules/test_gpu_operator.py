@@ -45,7 +45,7 @@ def cluster(run_module: Run, tmp_path: Path) -> Iterator[Cluster]:
         yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
 
 
-def test_it_ends_when_the_operator_is_ready(cluster: Cluster) -> None:
+def test_the_wait_ends_when_the_operator_is_ready(cluster: Cluster) -> None:
     cluster.policy("notReady", "ClusterPolicy is not ready; states not ready: [state-driver]")
     threading.Timer(1.5, cluster.policy, ["ready"]).start()
     result = cluster.wait(timeout=60)
@@ -53,7 +53,7 @@ def test_it_ends_when_the_operator_is_ready(cluster: Cluster) -> None:
     assert not result["changed"]
 
 
-def test_after_a_change_it_must_have_been_ready_for_a_while(cluster: Cluster) -> None:
+def test_after_a_change_the_operator_must_stay_ready_for_a_while(cluster: Cluster) -> None:
     cluster.policy("ready")
     threading.Timer(0.5, cluster.policy, ["notReady", "states not ready: [state-driver]"]).start()
     result = cluster.wait(timeout=3, settle=2)
@@ -61,7 +61,7 @@ def test_after_a_change_it_must_have_been_ready_for_a_while(cluster: Cluster) ->
     assert "operand nvidia-driver-daemonset" in result["msg"]
 
 
-def test_an_operator_without_labels_of_the_nodes_is_not_ready(cluster: Cluster) -> None:
+def test_an_operator_without_node_labels_is_not_ready(cluster: Cluster) -> None:
     cluster.policy("ready", reason="NFDLabelsMissing")
     cluster.state.nodes["gpu1"].labels = {}
     result = cluster.wait(allocatable={"gpu1": 1})
@@ -73,7 +73,7 @@ def test_an_operator_without_labels_of_the_nodes_is_not_ready(cluster: Cluster) 
 @pytest.mark.parametrize(
     ("state", "ready"), [("upgrade-required", False), ("upgrade-failed", False), ("upgrade-done", True)]
 )
-def test_an_operator_that_changes_a_driver_is_not_ready(cluster: Cluster, state: str, ready: bool) -> None:
+def test_an_operator_that_is_changing_a_driver_is_not_ready(cluster: Cluster, state: str, ready: bool) -> None:
     cluster.policy("ready")
     cluster.state.nodes["gpu1"].labels |= {"nvidia.com/gpu-driver-upgrade-state": state}
     result = cluster.wait(allocatable={"gpu1": 1})
@@ -81,14 +81,14 @@ def test_an_operator_that_changes_a_driver_is_not_ready(cluster: Cluster, state:
     assert ready or state in result["msg"]
 
 
-def test_an_operator_that_is_not_the_leader_has_not_looked(cluster: Cluster) -> None:
+def test_an_operator_that_is_not_the_leader_is_not_ready(cluster: Cluster) -> None:
     cluster.policy("ready")
     lease = {"metadata": {"name": "53822513.nvidia.com"}, "spec": {"holderIdentity": "gpu-operator-former_1"}}
     cluster.state.objects["/apis/coordination.k8s.io/v1/namespaces/team/leases/53822513.nvidia.com"] = lease
     assert "held by gpu-operator-former" in cluster.wait()["msg"]
 
 
-def test_it_names_the_operand_and_what_its_pod_said(cluster: Cluster) -> None:
+def test_an_operand_that_is_not_ready_is_named_with_its_pods_message(cluster: Cluster) -> None:
     cluster.policy("notReady", "ClusterPolicy is not ready; states not ready: [state-device-plugin]")
     name = "nvidia-device-plugin-daemonset"
     cluster.state.daemonsets = [
@@ -110,7 +110,7 @@ def test_it_names_the_operand_and_what_its_pod_said(cluster: Cluster) -> None:
     assert "NVML: Driver/library version mismatch" in result["msg"]
 
 
-def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
+def test_check_mode_checks_once_and_never_fails(cluster: Cluster) -> None:
     started = time.monotonic()
     result = cluster.wait(check=True, timeout=60, settle=30)
     assert not result["failed"]
@@ -118,7 +118,7 @@ def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
     assert time.monotonic() - started < 30
 
 
-def test_the_gpus_can_be_waited_for_together_with_the_operator(cluster: Cluster) -> None:
+def test_it_can_also_wait_for_the_gpus(cluster: Cluster) -> None:
     cluster.policy("ready")
     cluster.state.nodes["gpu1"].allocatable = 0
     assert "\n- gpu1: 0 of 1 GPUs are allocatable" in cluster.wait(allocatable={"gpu1": 1})["msg"]
@@ -127,7 +127,7 @@ def test_the_gpus_can_be_waited_for_together_with_the_operator(cluster: Cluster)
     assert [entry["node"] for entry in result["missing"]] == ["gpu1"]
 
 
-def test_who_offers_the_gpus(cluster: Cluster) -> None:
+def test_whatever_offers_the_gpus_is_named(cluster: Cluster) -> None:
     found = cluster.plugins()
     assert (found["plugins"], found["policies"]) == ([], [])
     cluster.policy("ready")
@@ -166,7 +166,7 @@ def program(path: Path, says: str) -> str:
         ("v3.22.0", "gone.tgz", ["gone.tgz", "Correct wandb_launch_chart_path."]),
     ],
 )
-def test_helm_is_found_in_a_version_that_serves(
+def test_helm_is_found_in_a_supported_version(
     run_module: Run, tmp_path: Path, says: str, chart: str, words: list[str]
 ) -> None:
     (tmp_path / "chart").mkdir()
@@ -180,13 +180,13 @@ def test_helm_is_found_in_a_version_that_serves(
         assert result["version"] == says.removeprefix("v").partition("+")[0]
 
 
-def test_a_missing_helm_is_told_with_what_to_do(run_module: Run) -> None:
+def test_a_missing_helm_is_reported_with_a_remedy(run_module: Run) -> None:
     result = run_module("helm_program_info", {"helm": "/nowhere/helm", "helm_setting": "wandb_launch_helm"})
     assert result["failed"]
     assert all(word in result["msg"] for word in ("/nowhere/helm", "wandb_launch_helm", "cluster_api_delegate"))
 
 
-def test_gpus_that_a_dra_driver_offers(cluster: Cluster) -> None:
+def test_gpus_offered_by_a_dra_driver_are_reported(cluster: Cluster) -> None:
     assert cluster.plugins()["dra"] == {"gpus": {}, "classes": {}}
     slices = [resource_slice("gpu1", device("gpu-0")), resource_slice("gpu1", driver="compute-domain.nvidia.com")]
     cluster.state.objects[SLICES] = {"items": slices}
@@ -197,7 +197,7 @@ def test_gpus_that_a_dra_driver_offers(cluster: Cluster) -> None:
     assert problem["kind"] == "gpus_offered_twice" and "The GPUs of gpu1" in problem["what"]
     cluster.state.nodes["gpu1"].labels = {"nvidia.com/gpu.deploy.device-plugin": "false"}
     assert cluster.plugins()["problems"] == []
-    # The plugin's pod is still there.
+    # The plugin's pod still exists.
     pod = cluster.state.user_pod("plugin-x", "gpu1", gpus=0)
     pod["spec"]["volumes"] = [{"hostPath": {"path": "/var/lib/kubelet/device-plugins"}}]
     pod["spec"]["containers"][0] |= {"name": "nvidia-device-plugin", "image": "i"}

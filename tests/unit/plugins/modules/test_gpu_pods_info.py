@@ -53,11 +53,11 @@ def host(tmp_path: Path, run_module: Any) -> Host:
     return Host(tmp_path / "host", run_module)
 
 
-def test_a_host_without_kubelet_has_none(host: Host) -> None:
+def test_a_host_without_a_kubelet_has_no_pods(host: Host) -> None:
     assert host.run()["pods"] == []
 
 
-def test_only_pods_that_live_and_hold_gpus(host: Host) -> None:
+def test_only_running_pods_with_gpus_are_returned(host: Host) -> None:
     host.allocate(
         entry(TRAIN, "nvidia.com/gpu", {"-1": ["GPU-2"], "0": ["GPU-1"]}),
         entry(TRAIN, "nvidia.com/mig-1g.5gb", {"0": ["MIG-1"]}),
@@ -85,21 +85,21 @@ def test_only_pods_that_live_and_hold_gpus(host: Host) -> None:
         f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{TRAIN.replace('-', '_')}.slice\n",
     ],
 )
-def test_both_cgroup_drivers(host: Host, cgroup: str) -> None:
+def test_both_cgroup_drivers_are_supported(host: Host, cgroup: str) -> None:
     host.allocate(entry(TRAIN, "nvidia.com/gpu", {"-1": ["GPU-1"]}))
     host.process(10, cgroup)
     assert [pod["uid"] for pod in host.run()["pods"]] == [TRAIN]
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"Data": {"PodDeviceEntries": [{"PodUID": 1}]}}'])
-def test_an_unreadable_record_is_an_error_and_not_no_pod(host: Host, text: str) -> None:
+def test_an_unreadable_record_is_an_error(host: Host, text: str) -> None:
     host.checkpoint.write_text(text)
     result = host.run()
     assert result["failed"] and "record of devices" in result["msg"]
 
 
 def claimed(uid: str, driver: str = "gpu.nvidia.com", *devices: str) -> dict[str, Any]:
-    """A claim in kubelet's checkpoint, as Kubernetes 1.36 writes it (pkg/kubelet/cm/dra/state)."""
+    """Return a claim in the kubelet's checkpoint of Kubernetes 1.36 (pkg/kubelet/cm/dra/state)."""
     given = [
         {"PoolName": "gpu1", "DeviceName": name, "ShareID": None, "RequestNames": ["gpu"], "CDIDeviceIDs": None}
         for name in devices
@@ -108,7 +108,7 @@ def claimed(uid: str, driver: str = "gpu.nvidia.com", *devices: str) -> dict[str
     return {"ClaimUID": "c", "ClaimName": "c", "Namespace": "team", "PodUIDs": {uid: {}}, "DriverState": state}
 
 
-def test_pods_that_hold_gpus_by_claims(host: Host) -> None:
+def test_pods_that_hold_gpus_through_claims_are_returned(host: Host) -> None:
     other = "bbbbbbbb-3f61-4e3e-8a51-6b0f2b1a9d10"
     channels = "cccccccc-3f61-4e3e-8a51-6b0f2b1a9d10"
     host.allocate(entry(other, "nvidia.com/gpu", {"-1": ["GPU-1"]}))
@@ -126,7 +126,7 @@ def test_pods_that_hold_gpus_by_claims(host: Host) -> None:
         ("train-0", ["gpu.nvidia.com/gpu1/gpu-0"], ["gpu.nvidia.com"]),
         ("", ["GPU-1"], ["gpu.nvidia.com", "nvidia.com/gpu"]),
     ]
-    # A node that offers its GPUs by DRA alone may have no record of plugins.
+    # A node that only offers GPUs by DRA may have no record of plugins.
     host.checkpoint.unlink()
     assert [pod["uid"] for pod in host.run()["pods"]] == [TRAIN, other]
 
@@ -153,11 +153,11 @@ def test_an_unreadable_record_of_claims_is_an_error(host: Host, text: str) -> No
     ],
     ids=["empty", "of Kubernetes 1.31"],
 )
-def test_a_record_without_claims(host: Host, text: str) -> None:
+def test_a_record_may_contain_no_claims(host: Host, text: str) -> None:
     (host.root / "kubelet/dra_manager_state").write_text(text)
     assert host.run()["pods"] == []
 
 
-def test_an_empty_record(host: Host) -> None:
+def test_an_empty_record_means_no_pods(host: Host) -> None:
     host.checkpoint.write_text('{"Data": {"PodDeviceEntries": null, "RegisteredDevices": {}}, "Checksum": 2}')
     assert host.run()["pods"] == []

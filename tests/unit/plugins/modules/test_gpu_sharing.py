@@ -38,12 +38,12 @@ class Cluster:
 
     @property
     def written(self) -> dict[str, str] | None:
-        """The node's labels, None when nothing was written."""
+        """The node's labels, or None if nothing was written."""
         node = self.state.nodes["gpu1"]
         return node.body()["metadata"]["labels"] if node.metadata != self._before else None
 
     def labels(self, **labels: str) -> None:
-        """As a run has left them, which was interrupted if they say changing."""
+        """Set the labels that a run has left; with `changing`, the run was interrupted."""
         names = {"configuration": CONFIGURATION, "changing": CHANGING}
         node = self.state.nodes["gpu1"]
         if "changing" in labels:
@@ -70,7 +70,7 @@ def test_check_mode_shows_the_change_in_resources(cluster: Cluster) -> None:
     assert cluster.written is None
 
 
-def test_a_node_without_the_label_shares_nothing_and_needs_none(cluster: Cluster) -> None:
+def test_a_node_without_sharing_needs_no_label(cluster: Cluster) -> None:
     result = cluster.share(configuration="exclusive", amounts={"nvidia.com/gpu": 2})
     assert result["changed"] is False
     assert cluster.written is None
@@ -87,7 +87,7 @@ def test_a_node_without_the_label_shares_nothing_and_needs_none(cluster: Cluster
         ({"changing": "changing"}, {"configuration": "exclusive"}, True, {}),
     ],
 )
-def test_labels_by_state(
+def test_labels_follow_the_state(
     cluster: Cluster,
     before: dict[str, str],
     options: dict[str, Any],
@@ -108,7 +108,7 @@ def test_labels_by_state(
         ({}, {"configuration": "exclusive", "amounts": {"nvidia.com/gpu": 2}}, False),
     ],
 )
-def test_how_nodes_share_beside_how_they_should(
+def test_present_and_declared_sharing_of_nodes_are_compared(
     cluster: Cluster, before: dict[str, str], wanted: dict[str, Any], differs: bool
 ) -> None:
     cluster.labels(**before)
@@ -119,12 +119,12 @@ def test_how_nodes_share_beside_how_they_should(
     assert found["gpu1"]["summary"] == now
 
 
-def test_a_node_that_an_earlier_run_has_drained(cluster: Cluster) -> None:
+def test_a_node_that_an_earlier_run_has_drained_is_recognized(cluster: Cluster) -> None:
     cluster.state.nodes["gpu1"].metadata = {"annotations": {"gpulab.io/disruption": "{}"}}
     assert cluster.look({"name": "gpu1", **MIG})["gpu1"]["drained"] is True
 
 
-def test_who_is_placed_by_labels_of_another_pauses_while_it_changes(cluster: Cluster) -> None:
+def test_pods_placed_by_labels_of_the_operator_are_paused_during_a_change(cluster: Cluster) -> None:
     plugin, exporter = "nvidia.com/gpu.deploy.device-plugin", "nvidia.com/gpu.deploy.dcgm-exporter"
     node = cluster.state.nodes["gpu1"]
     own = {plugin: "true", exporter: "false"}
@@ -141,7 +141,7 @@ def test_who_is_placed_by_labels_of_another_pauses_while_it_changes(cluster: Clu
     assert node.metadata["annotations"] == {}
 
 
-def test_a_label_that_nothing_remembers_is_removed(cluster: Cluster) -> None:
+def test_a_label_without_a_record_is_removed(cluster: Cluster) -> None:
     cluster.state.nodes["gpu1"].labels = {CHANGING: "changing"}
     assert cluster.share(**MIG)["changed"]
     assert cluster.written == {CONFIGURATION: "mig-mixed"}
@@ -151,7 +151,7 @@ def plugin(cluster: Cluster, node: str = "gpu1") -> None:
     cluster.state.user_pod(f"plugin-{node}", node, gpus=0)["metadata"]["labels"] = {"app": "plugin"}
 
 
-def test_it_waits_until_the_users_of_the_gpus_have_left(cluster: Cluster) -> None:
+def test_it_waits_until_the_pods_that_use_the_gpus_have_left(cluster: Cluster) -> None:
     plugin(cluster)
     plugin(cluster, "gpu2")
 
@@ -168,14 +168,14 @@ def test_it_waits_until_the_users_of_the_gpus_have_left(cluster: Cluster) -> Non
     assert 0.5 < time.monotonic() - started < 15
 
 
-def test_who_does_not_leave_is_named(cluster: Cluster) -> None:
+def test_pods_that_do_not_leave_are_named(cluster: Cluster) -> None:
     plugin(cluster)
     result = cluster.share(**MIG, state="changing", leaving=["team/plugin"], timeout=0)
     assert result["failed"]
     assert "node gpu1: after 0 s these pods still hold its GPUs: team/plugin-gpu1" in result["msg"]
 
 
-def test_a_node_that_is_not_there_is_an_error_but_in_check_mode(cluster: Cluster) -> None:
+def test_a_missing_node_is_an_error_except_in_check_mode(cluster: Cluster) -> None:
     assert cluster.share(check=True, node="gpu9", **MIG)["changed"]
     result = cluster.share(node="gpu9", **MIG)
     assert result["failed"] and "no node of this name" in result["msg"]

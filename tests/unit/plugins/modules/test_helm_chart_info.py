@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 Run = Callable[..., dict[str, Any]]
-# In the place of helm. Its chart reads driver.more besides what its values.yaml has.
+# Replaces helm. Its chart reads driver.more in addition to the values in its values.yaml.
 HELM = f"""#!{sys.executable}
 import json, sys, time
 if sys.argv[1] == "pull":
@@ -52,11 +52,11 @@ def ask(run_module: Run, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         {"operator": {"image": "x"}, "driver": {"env": [{"name": "A"}]}},
         {"operator": {"image": None, "8080": "x"}, "driver": None},
         {"worker": {"config": {"deep": {"er": 1}}}, "empty": "x"},
-        # Not in values.yaml, but read.
+        # Not in values.yaml, but read by a template.
         *({"driver": {"more": value}} for value in (True, 0, 1.5, "", "text", [], ["x"], {}, {"a": 1})),
     ],
 )
-def test_values_that_the_chart_reads(ask: Callable[..., dict[str, Any]], values: dict[str, Any]) -> None:
+def test_values_that_the_chart_reads_are_accepted(ask: Callable[..., dict[str, Any]], values: dict[str, Any]) -> None:
     assert ask(values)["problems"] == []
 
 
@@ -75,7 +75,7 @@ def test_values_that_the_chart_reads(ask: Callable[..., dict[str, Any]], values:
         ({"operator": {"image": {"a": 1}}}, "chart_value_wrong", ["operator.image must be a value or a list"]),
     ],
 )
-def test_values_that_it_does_not_read(
+def test_values_that_the_chart_does_not_read_are_problems(
     ask: Callable[..., dict[str, Any]], values: dict[str, Any], kind: str, words: list[str]
 ) -> None:
     found = ask(values, variable="my_values", removed={"driver.old": "use driver.env"})["problems"]
@@ -83,7 +83,7 @@ def test_values_that_it_does_not_read(
     assert all(word in found[0]["what"] + found[0]["do"] for word in words)
 
 
-def test_what_the_chart_makes_of_them(ask: Callable[..., dict[str, Any]]) -> None:
+def test_rendered_objects_are_returned(ask: Callable[..., dict[str, Any]]) -> None:
     kinds = ["Rendered"]
     made = {"kind": "Rendered", "image": "x", "namespace": "default"}
     assert ask({"operator": {"image": "x"}}, kinds=kinds)["objects"] == [made]
@@ -95,16 +95,16 @@ def test_what_the_chart_makes_of_them(ask: Callable[..., dict[str, Any]]) -> Non
     assert ask(unread, kinds=kinds, check_values=False)["problems"] == []
 
 
-def test_a_chart_that_renders_differently_each_time_is_not_judged(ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_chart_that_renders_differently_each_time_is_not_checked(ask: Callable[..., dict[str, Any]]) -> None:
     assert "renders differently each time" in ask({"random": True})["msg"]
     assert ask({"random": True}, check_values=False)["problems"] == []
 
 
-def test_a_value_may_be_a_secret_and_is_not_shown(ask: Callable[..., dict[str, Any]]) -> None:
+def test_a_value_may_be_secret_and_is_not_shown(ask: Callable[..., dict[str, Any]]) -> None:
     assert "hunter2" not in str(ask({"operator": "hunter2"}))
 
 
-def test_what_helm_says_is_told(ask: Callable[..., dict[str, Any]]) -> None:
+def test_the_message_of_helm_is_shown(ask: Callable[..., dict[str, Any]]) -> None:
     assert "can't render" in ask({"driver": {"env": "broken", "more": 1}})["msg"]
     result = ask({}, repository="https://charts.example.com", version="gone")
     assert "fetching the chart chart gone from https://charts.example.com: no such repository" in result["msg"]

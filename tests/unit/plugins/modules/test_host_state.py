@@ -37,7 +37,7 @@ def swap(root: Path) -> dict[str, Any]:
     return {"name": "swap", "module": "swap", "args": {"root": str(root)}}
 
 
-def test_each_state_has_the_result_of_its_module(run_module: Run, root: Path) -> None:
+def test_each_state_has_a_result_and_the_order_is_kept(run_module: Run, root: Path) -> None:
     states = [file(root, "one"), swap(root), file(root, "two")]
     predicted = run_module("host_state", {"states": states}, check=True)
     assert predicted["changed"] and not (root / "etc").exists()
@@ -54,13 +54,13 @@ def test_each_state_has_the_result_of_its_module(run_module: Run, root: Path) ->
     assert not again["changed"] and again["diff"] == []
 
 
-def test_a_state_gives_what_its_module_gives(run_module: Run, root: Path) -> None:
+def test_a_state_returns_the_result_of_its_module(run_module: Run, root: Path) -> None:
     entry = file(root, "one")
     alone = run_module("managed_files", entry["args"], check=True)
     assert run_module("host_state", {"states": [entry]}, check=True)["states"]["one"].items() <= alone.items()
 
 
-def test_the_first_failure_ends_it_and_is_named(run_module: Run, root: Path) -> None:
+def test_the_first_failure_ends_the_module_and_is_named(run_module: Run, root: Path) -> None:
     (root / "etc").mkdir()
     (root / "etc/two").mkdir()
     result = run_module("host_state", {"states": [file(root, "one"), file(root, "two"), file(root, "three")]})
@@ -68,7 +68,9 @@ def test_the_first_failure_ends_it_and_is_named(run_module: Run, root: Path) -> 
     assert list(result["states"]) == ["one"] and not (root / "etc/three").exists()
 
 
-def test_v_lists_the_commands_of_all_states_and_a_failure_its_own(run_module: Run, root: Path, programs: Any) -> None:
+def test_with_v_the_commands_of_all_states_are_listed_and_a_failure_has_its_own(
+    run_module: Run, root: Path, programs: Any
+) -> None:
     unit = "LoadState=loaded\\nActiveState=inactive\\nUnitFileState=enabled\\n"
     body = f"""[ "$1" = show ] && {{ printf '{unit}'; exit; }}
 if [ "$2" = two.service ]; then echo "boom http://ci:S3CRET@proxy:3128" >&2; exit 3; fi"""
@@ -93,7 +95,7 @@ if [ "$2" = two.service ]; then echo "boom http://ci:S3CRET@proxy:3128" >&2; exi
         assert bool(verbosity) == any(" show " in each and each.endswith("one.service (exit status 0") for each in ran)
 
 
-def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:
+def test_states_after_one_that_requires_a_reboot_are_skipped() -> None:
     state = SimpleNamespace(
         SPECIFICATION={"argument_spec": {}}, ensure=lambda module: {"changed": True, "reboot_required": True}
     )
@@ -115,7 +117,7 @@ def test_what_follows_a_state_that_requires_a_reboot_is_left_out() -> None:
         ({"name": "one", "when": False}, "Error while reading states: one: each needs a unique name"),
     ],
 )
-def test_wrong_arguments_are_found_before_anything_changes(
+def test_invalid_arguments_are_reported_before_anything_changes(
     run_module: Run, root: Path, change: dict[str, Any], said: str
 ) -> None:
     result = run_module("host_state", {"states": [file(root, "one"), {**file(root, "two"), **change}]})
@@ -133,7 +135,7 @@ EMPTY = "Error while reading states: none is selected. Specify at least one stat
         ({"only": ["three", "one"]}, ["one", "three"]),
         ({"except": ["two"]}, ["one", "three"]),
         ({"except": []}, ["one", "three"]),
-        # Its when is false, so there is nothing to apply.
+        # Its `when` is false, so it is not applied.
         ({"only": ["two"]}, []),
     ],
 )
@@ -156,7 +158,7 @@ def test_only_selected_states_are_applied(
         ({"states": []}, EMPTY),
     ],
 )
-def test_a_selection_that_fits_no_state_is_refused(
+def test_a_selection_without_a_matching_state_is_refused(
     run_module: Run, root: Path, options: dict[str, Any], message: str
 ) -> None:
     states = [file(root, name) for name in ("one", "two", "three")]
@@ -166,12 +168,12 @@ def test_a_selection_that_fits_no_state_is_refused(
 
 
 @pytest.mark.parametrize("module", [host_state, cluster_state])
-def test_documentation_lists_the_states_that_the_module_imports(module: Any) -> None:
+def test_the_documentation_lists_the_modules_that_are_available_as_states(module: Any) -> None:
     documented = yaml.safe_load(module.DOCUMENTATION)["options"]["states"]["suboptions"]["module"]["choices"]
     assert documented == list(module.STATES)
 
 
-def test_secrets_of_a_state_stay_secret(run_module: Run, root: Path) -> None:
+def test_secrets_of_a_state_are_not_shown(run_module: Run, root: Path) -> None:
     join = {"module": "kubeadm_join", "name": "join"}
     args = {"token": "abcdef.0123456789abcdef", "root": str(root), "executable": "/no/kubeadm"}
     result = run_module("host_state", {"states": [{**join, "args": args}]})
@@ -199,11 +201,11 @@ SOURCE = {"name": "x", "uris": "http://mirror.example.org", "key_url": "http://m
         ("apt_source", {**SOURCE, "http_proxy": ""}, APT, {**WITH_CREDENTIALS, "http_proxy": ""}),
         ("apt_source", SOURCE, {"no_proxy": ["a"]}, {"lock_timeout": 900, "no_proxy": ["a"], "credentials": None}),
         ("apt_packages", {"packages": []}, None, {"lock_timeout": 900, "http_proxy": ""}),
-        # None of the options of a state that has nothing to do with apt.
+        # A state without packages or sources has none of these options.
         ("swap", {}, APT, dict.fromkeys(APT, "no such option")),
     ],
 )
-def test_states_of_apt_share_their_options(
+def test_apt_states_share_their_options(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     module: str,
@@ -231,7 +233,7 @@ def test_a_shared_option_is_checked(run_module: Run) -> None:
     assert result["failed"] and "apt.packages" in result["msg"]
 
 
-def test_secret_content_stays_secret_also_when_a_state_fails(run_module: Run, root: Path) -> None:
+def test_secret_content_is_not_shown_if_a_state_fails(run_module: Run, root: Path) -> None:
     (root / "etc").mkdir()
     (root / "etc/one").mkdir()
     entry = file(root, "two")
@@ -242,8 +244,8 @@ def test_secret_content_stays_secret_also_when_a_state_fails(run_module: Run, ro
     assert (root / "etc/two").read_text() == "PROXY=S3CRET\n"
 
 
-def test_arguments_are_not_written_to_the_log_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ansible would do so before it knows which parts of a state are secret."""
+def test_arguments_are_not_written_to_the_hosts_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ansible would log them before it knows which parts of a state are secret."""
     written: list[str] = []
     monkeypatch.setattr(AnsibleModule, "log", lambda self, message, log_args=None: written.append(message))
     for kind, count in ((AnsibleModule, 1), (QuietModule, 0)):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from first_run_record import recorded
 
 FORWARD = "net.ipv4.ip_forward"
 BRIDGE = "net.bridge.bridge-nf-call-iptables"
@@ -16,7 +17,7 @@ WANTED: dict[str, Any] = {"modules": ["overlay", "br_netfilter"], "sysctls": {FO
 MODULES_FILE = "etc/modules-load.d/gpulab.conf"
 SYSCTL_FILE = "etc/sysctl.d/95-gpulab.conf"
 
-# Loads a module the way the kernel shows it; br_netfilter brings its settings along.
+# Loads a module as the kernel shows it; br_netfilter creates its settings.
 MODPROBE = """
 [ "$1" = --dry-run ] && dry=1 && shift 2
 case "$1" in
@@ -47,7 +48,7 @@ def files(root: Path) -> dict[str, str]:
     return {str(path.relative_to(root)): path.read_text() for path in root.rglob("*") if path.is_file()}
 
 
-def test_bare_host(run_module: Any, root: Path) -> None:
+def test_modules_and_sysctls_are_set_on_a_bare_host(run_module: Any, root: Path) -> None:
     result = run_module("kernel_settings", {**WANTED, "root": str(root)})
     assert result["changed"]
     assert result["modules_loaded"] == ["overlay", "br_netfilter"]
@@ -58,9 +59,10 @@ def test_bare_host(run_module: Any, root: Path) -> None:
     assert found[MODULES_FILE].splitlines()[1:] == ["overlay", "br_netfilter"]
     assert found[SYSCTL_FILE].splitlines()[1:] == [f"{BRIDGE} = 1", f"{FORWARD} = 1"]
     assert (root / SYSCTL_FILE).stat().st_mode & 0o777 == 0o644
+    assert recorded(root) == {f"/{MODULES_FILE}": None, f"/{SYSCTL_FILE}": None}
 
 
-def test_second_run_changes_nothing(run_module: Any, root: Path) -> None:
+def test_a_second_run_changes_nothing(run_module: Any, root: Path) -> None:
     run_module("kernel_settings", {**WANTED, "root": str(root)})
     before = files(root)
     result = run_module("kernel_settings", {**WANTED, "root": str(root)})
@@ -68,7 +70,7 @@ def test_second_run_changes_nothing(run_module: Any, root: Path) -> None:
     assert files(root) == before
 
 
-def test_check_mode_predicts_what_a_run_does(run_module: Any, root: Path) -> None:
+def test_check_mode_predicts_the_result_of_a_run(run_module: Any, root: Path) -> None:
     before = files(root)
     predicted = run_module("kernel_settings", {**WANTED, "root": str(root)}, check=True)
     assert files(root) == before
@@ -93,13 +95,13 @@ def test_builtin_modules_are_not_loaded(trace: str, run_module: Any, root: Path)
     assert SYSCTL_FILE not in files(root)
 
 
-def test_alias_of_something_built_in_is_no_change(run_module: Any, root: Path, programs: Any) -> None:
+def test_an_alias_of_a_builtin_module_is_not_a_change(run_module: Any, root: Path, programs: Any) -> None:
     programs.add("modprobe", "exit 0")
     result = run_module("kernel_settings", {"modules": ["ip_conntrack"], "root": str(root)})
     assert result["modules_loaded"] == []
 
 
-def test_unknown_module(run_module: Any, root: Path) -> None:
+def test_an_unknown_module_is_an_error(run_module: Any, root: Path) -> None:
     result = run_module("kernel_settings", {"modules": ["no_such"], "root": str(root)})
     assert result["failed"]
     assert result["msg"].startswith(
@@ -110,14 +112,14 @@ def test_unknown_module(run_module: Any, root: Path) -> None:
     assert run_module("kernel_settings", {"modules": ["no_such"], "root": str(root)}, check=True)["failed"]
 
 
-def test_kernel_without_its_modules_needs_a_reboot(run_module: Any, root: Path) -> None:
+def test_a_kernel_without_its_modules_requires_a_reboot(run_module: Any, root: Path) -> None:
     (root / "lib/modules" / os.uname().release).rmdir()
     result = run_module("kernel_settings", {"modules": ["no_such"], "root": str(root)})
     assert "reboot" in result["msg"]
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_unknown_setting_is_named_and_nothing_is_kept(run_module: Any, root: Path, check: bool) -> None:
+def test_an_unknown_setting_is_named_and_nothing_is_written(run_module: Any, root: Path, check: bool) -> None:
     args = {"sysctls": {"net.ipv4.no_such": 1, FORWARD: 1}, "root": str(root)}
     result = run_module("kernel_settings", args, check=check)
     assert result["failed"]
@@ -126,15 +128,15 @@ def test_unknown_setting_is_named_and_nothing_is_kept(run_module: Any, root: Pat
     assert SYSCTL_FILE not in files(root)
 
 
-def test_refused_value_gives_the_answer_of_the_kernel(run_module: Any, root: Path) -> None:
-    # A directory in the place of the setting refuses the write, whoever the tests run as.
+def test_a_refused_value_is_reported_with_the_kernels_error(run_module: Any, root: Path) -> None:
+    # A directory in place of the setting refuses the write even for root.
     (root / "proc/sys/net/ipv4/odd").mkdir()
     result = run_module("kernel_settings", {"sysctls": {"net.ipv4.odd": 1}, "root": str(root)})
     assert result["failed"]
     assert "net.ipv4.odd: the kernel rejects '1': Is a directory" in result["msg"]
 
 
-def test_later_file_that_wins_is_a_warning(run_module: Any, root: Path) -> None:
+def test_a_later_file_that_takes_precedence_is_a_warning(run_module: Any, root: Path) -> None:
     other = root / "etc/sysctl.d/99-hardening.conf"
     other.parent.mkdir(parents=True)
     other.write_text(f"{FORWARD}=0\n")
@@ -143,7 +145,7 @@ def test_later_file_that_wins_is_a_warning(run_module: Any, root: Path) -> None:
     assert "99-hardening.conf" in str(result["warnings"])
 
 
-def test_files_can_be_given_other_names(run_module: Any, root: Path) -> None:
+def test_the_file_names_can_be_changed(run_module: Any, root: Path) -> None:
     args = {**WANTED, "modules_file": "/etc/modules-load.d/k.conf", "sysctl_file": "/etc/sysctl.d/9.conf"}
     run_module("kernel_settings", {**args, "root": str(root)})
     assert (root / "etc/modules-load.d/k.conf").exists()
@@ -158,10 +160,10 @@ INSTANCES, WATCHES = "fs.inotify.max_user_instances", "fs.inotify.max_user_watch
     [
         # The kernel's defaults.
         ((128, 8192), {}, ("8192", "524288"), {INSTANCES: "8192", WATCHES: "524288"}),
-        # A limit that is large enough is not changed.
+        # A sufficient limit is not changed.
         ((8192, 524288), {}, ("8192", "524288"), {}),
         ((128, 1048576), {}, ("8192", "1048576"), {INSTANCES: "8192"}),
-        # The administrator's values take precedence, whatever they are.
+        # The administrator's values take precedence, even if they are lower.
         ((128, 1048576), {INSTANCES: 512}, ("512", "1048576"), {INSTANCES: "512"}),
         ((None, None), {}, (None, None), {}),
         ((128, 8192), None, ("8192", "524288"), {INSTANCES: "8192", WATCHES: "524288"}),
@@ -191,7 +193,7 @@ def test_parameters_are_raised_and_never_lowered(
     assert not run_module("kernel_settings", wanted)["changed"]
 
 
-def test_parameter_that_the_administrator_raises_further(run_module: Any, root: Path) -> None:
+def test_the_administrator_may_raise_a_parameter_further(run_module: Any, root: Path) -> None:
     path = root / "proc/sys/fs/inotify/max_user_instances"
     path.parent.mkdir(parents=True)
     path.write_text("128\n")
@@ -203,7 +205,7 @@ def test_parameter_that_the_administrator_raises_further(run_module: Any, root: 
     assert f"{INSTANCES} = 20000" in (root / SYSCTL_FILE).read_text()
 
 
-def test_parameter_that_can_not_be_raised_is_a_warning(run_module: Any, root: Path) -> None:
+def test_a_parameter_that_cannot_be_raised_is_a_warning(run_module: Any, root: Path) -> None:
     path = root / "proc/sys/fs/inotify/max_user_instances"
     path.parent.mkdir(parents=True)
     path.write_text("unlimited\n")

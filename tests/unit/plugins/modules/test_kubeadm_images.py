@@ -13,7 +13,7 @@ IMAGES = ["mirror/kube-apiserver:v1.36.4", "mirror/etcd:3.6.8-0"]
 KUBEADM = (
     """[ "$1 $2 $3 $4" = "config images list --config" ] && grep -q InitConfiguration "$5" && printf '%s\\n' {images}"""
 )
-# An image that was pulled is a file; a pull fails as often as the file "fails" says.
+# A pulled image is a file; a pull fails as often as the file "fails" says.
 CRICTL = """echo "$*" >> {here}/log
 place={here}/store/$(echo "$2$3" | tr -d / | sed s/--quiet//)
 case $1 in
@@ -60,13 +60,13 @@ def test_images_are_pulled_once(host: Host) -> None:
     assert host.pulls() == IMAGES
 
 
-def test_a_pull_that_fails_now_and_then_is_repeated(host: Host) -> None:
+def test_a_failed_pull_is_repeated(host: Host) -> None:
     (host.here / "fails").write_text("1\n")
     assert host.run()["changed"]
     assert host.pulls() == [IMAGES[0], *IMAGES]
 
 
-def test_an_image_that_can_not_be_had_is_named_and_the_others_stay(host: Host) -> None:
+def test_an_unavailable_image_is_named_and_the_others_are_kept(host: Host) -> None:
     (host.here / "fails").write_text("1\n" * 50)
     (host.here / "store" / IMAGES[0].replace("/", "")).touch()
     result = host.run()
@@ -77,7 +77,7 @@ def test_an_image_that_can_not_be_had_is_named_and_the_others_stay(host: Host) -
     assert host.run()["pulled"] == IMAGES[1:]
 
 
-def test_check_mode_before_anything_is_installed(host: Host) -> None:
+def test_check_mode_works_before_anything_is_installed(host: Host) -> None:
     predicted = host.run(check=True, executable="/nowhere/kubeadm")
     assert (predicted["failed"], predicted["changed"], predicted["known"]) == (False, True, False), predicted
     assert host.run(executable="/nowhere/kubeadm")["failed"]

@@ -11,7 +11,7 @@ from typing import Any
 import kubeadm_texts as texts
 import pytest
 
-# Prints what its version has for a call, and refuses what came later, as cobra does.
+# Prints the recorded output of its version for a command, and refuses later options like cobra.
 KUBEADM = """
 import pathlib, sys
 root = pathlib.Path({root!r})
@@ -66,7 +66,7 @@ def later(**life: float) -> str:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_tokens(kubeadm: Kubeadm, check: bool) -> None:
+def test_tokens_are_returned(kubeadm: Kubeadm, check: bool) -> None:
     expires = later(hours=1)
     listed = texts.token_json(expires=expires, description="ours")
     listed += texts.token_json("abcdef.0123456789abcdef", expires=None, usages=["signing"])
@@ -91,12 +91,12 @@ def test_tokens(kubeadm: Kubeadm, check: bool) -> None:
     assert kubeadm.log == [f"token list -o json --kubeconfig {ADMIN}"]
 
 
-def test_no_tokens(kubeadm: Kubeadm) -> None:
+def test_there_may_be_no_tokens(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", "")
     assert kubeadm.run("tokens")["tokens"] == []
 
 
-def test_tokens_of_an_older_kubeadm(kubeadm: Kubeadm) -> None:
+def test_tokens_of_an_older_kubeadm_are_returned(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list", texts.TOKEN_TABLE)
     result = kubeadm.run("tokens", kubeconfig="/other.conf")
     assert [token["id"] for token in result["tokens"]] == ["8l4jks", "abcdef", "zzzzzz"]
@@ -104,7 +104,7 @@ def test_tokens_of_an_older_kubeadm(kubeadm: Kubeadm) -> None:
     assert kubeadm.log == ["token list -o json --kubeconfig /other.conf", "token list --kubeconfig /other.conf"]
 
 
-def test_unreadable_tokens_are_told_without_secrets(kubeadm: Kubeadm) -> None:
+def test_an_error_about_unreadable_tokens_shows_no_secret(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", texts.token_json() + f"and {texts.TOKEN} too\n")
     result = kubeadm.run("tokens")
     assert (
@@ -116,7 +116,7 @@ def test_unreadable_tokens_are_told_without_secrets(kubeadm: Kubeadm) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_certificates(kubeadm: Kubeadm, check: bool) -> None:
+def test_certificates_are_returned(kubeadm: Kubeadm, check: bool) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json())
     result = kubeadm.run("certificates", check=check)
     assert not result["failed"] and not result["changed"]
@@ -148,7 +148,9 @@ def test_certificates(kubeadm: Kubeadm, check: bool) -> None:
         ("alpha certs check-expiration", texts.CERTS_TABLE_1_15, True, 4),
     ],
 )
-def test_certificates_of_an_older_kubeadm(kubeadm: Kubeadm, call: str, text: str, bare: bool, calls: int) -> None:
+def test_certificates_of_an_older_kubeadm_are_returned(
+    kubeadm: Kubeadm, call: str, text: str, bare: bool, calls: int
+) -> None:
     kubeadm.prints(call, text)
     if bare:
         (kubeadm.root / "no-kubeconfig").touch()
@@ -158,7 +160,7 @@ def test_certificates_of_an_older_kubeadm(kubeadm: Kubeadm, call: str, text: str
     assert len(kubeadm.log) == calls
 
 
-def test_both_are_read_by_default(kubeadm: Kubeadm) -> None:
+def test_tokens_and_certificates_are_returned_by_default(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json())
     kubeadm.prints("token list -o json", texts.token_json())
     result = kubeadm.run()
@@ -166,19 +168,19 @@ def test_both_are_read_by_default(kubeadm: Kubeadm) -> None:
     assert "tokens" not in kubeadm.run("certificates")
 
 
-def test_table_in_the_place_of_json(kubeadm: Kubeadm) -> None:
+def test_a_table_in_place_of_json_is_read(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.CERTS_TABLE)
     assert len(kubeadm.run("certificates")["certificates"]) == 5
 
 
-def test_unreadable_certificates(kubeadm: Kubeadm) -> None:
+def test_unreadable_certificates_are_an_error(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json()[:300])
     assert kubeadm.run("certificates")["msg"].startswith(
         "Error while reading the certificates' expiration of kubeadm: "
     )
 
 
-def test_the_reading_of_a_host_has_them_or_the_reason_why_not(kubeadm: Kubeadm) -> None:
+def test_the_combined_host_information_has_the_certificates_or_an_error(kubeadm: Kubeadm) -> None:
     kubeadm.prints("certs check-expiration -o json", texts.certs_json())
     found = kubeadm.host(certificates=True)["certificates"]
     asked = kubeadm.run("certificates")
@@ -190,7 +192,7 @@ def test_the_reading_of_a_host_has_them_or_the_reason_why_not(kubeadm: Kubeadm) 
 
 
 @pytest.mark.parametrize("subject", ["tokens", "certificates"])
-def test_failures_of_kubeadm(kubeadm: Kubeadm, programs: Any, subject: str) -> None:
+def test_failures_of_kubeadm_are_reported(kubeadm: Kubeadm, programs: Any, subject: str) -> None:
     other = programs.add("other", f'echo "error: connection refused ({texts.TOKEN})" >&2; exit 1')
     result = kubeadm.run(subject, executable=str(other))
     assert result["msg"].endswith(": error: connection refused (********)")

@@ -16,7 +16,7 @@ SECRET = "abcdef.0123456789abcdef"
 CONFIG = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nbootstrapTokens:\n- token: {SECRET}\n"
 UP, DOWN = True, False
 
-# Does to the files of a host what kubeadm does, in its order; after the phase named in the file "stop" it hangs.
+# Changes the files of a host like kubeadm, in the same order; after the phase named in the file "stop" it hangs.
 KUBEADM = """
 import json, pathlib, shutil, sys, time
 
@@ -130,7 +130,7 @@ class Host(FakeHost):  # type: ignore[misc]
         api.before_answer = self._follow
 
     def _follow(self) -> None:
-        """Let the API server answer as the data of the simulated etcd demand."""
+        """Let the API server answer according to the simulated etcd's data."""
         text = self.data.read_text() if self.data.exists() else ""
         if not self.up or not text:
             self.api.down()
@@ -150,7 +150,7 @@ class Host(FakeHost):  # type: ignore[misc]
         return result
 
     def interrupt(self, phase: str, kill_kubeadm: bool = True) -> None:
-        """Start an init and kill it, as far as the module and perhaps kubeadm go, in the middle of a phase."""
+        """Start an init and kill the module, and optionally kubeadm, in the middle of a phase."""
         self._interrupt("kubeadm_init", self.args(), self.kubeadm, phase, kill_kubeadm)
 
     def files(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ def host(tmp_path: Path, programs: Any, run_module: Any, api: ApiServer, authori
     return Host(tmp_path / "root", programs, run_module, api, authority)
 
 
-def test_bare_host(host: Host) -> None:
+def test_a_bare_host_is_initialized(host: Host) -> None:
     predicted = host.run(check=True)
     assert (predicted["changed"], predicted["initialized"]) == (True, False)
     assert host.log == []
@@ -186,7 +186,7 @@ def test_bare_host(host: Host) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_finished_host_is_left_alone(host: Host, check: bool) -> None:
+def test_a_finished_host_is_not_changed(host: Host, check: bool) -> None:
     host.run()
     before = host.files()
     result = host.run(check=check)
@@ -198,7 +198,7 @@ def test_finished_host_is_left_alone(host: Host, check: bool) -> None:
 
 @pytest.mark.parametrize("api_afterwards", [UP, DOWN])
 @pytest.mark.parametrize("phase", PHASES)
-def test_init_that_never_finished_is_begun_anew(host: Host, phase: str, api_afterwards: bool) -> None:
+def test_an_init_that_never_finished_starts_again(host: Host, phase: str, api_afterwards: bool) -> None:
     host.interrupt(phase)
     host.up = api_afterwards
     found = sorted(name for name in host.files() if name.startswith(("etc/", "var/lib/etcd")))
@@ -223,13 +223,13 @@ RUNNING = json.dumps({"containers": [{"metadata": {"name": "kube-scheduler"}}, {
 
 
 @pytest.mark.parametrize("stays", ["listener", "container"])
-def test_etcd_is_moved_only_when_the_former_attempt_has_ended(host: Host, stays: str) -> None:
+def test_etcd_data_is_only_moved_after_the_former_attempt_has_ended(host: Host, stays: str) -> None:
     host.interrupt("wait_control_plane")
     host.up = DOWN
     table = host.root / "proc/net/tcp"
     table.parent.mkdir(parents=True)
     table.write_text(ETCD_LISTENS if stays == "listener" else HEAD)
-    # The third look finds nothing more, or whichever comes after a second reset.
+    # From the third check on, or the first one after a second reset, the listener and the container are gone.
     body = f"""echo look >> {host.root}/looks
 if [ "$(wc -l < {host.root}/looks)" -ge 3 ]; then echo '{HEAD.strip()}' > {table}; echo '{{"containers": []}}'
 else echo '{RUNNING if stays == "container" else "{}"}'; fi"""
@@ -240,7 +240,7 @@ else echo '{RUNNING if stays == "container" else "{}"}'; fi"""
     assert len((host.root / "looks").read_text().splitlines()) == 3
 
 
-def test_containers_that_do_not_end_leave_etcd_untouched(host: Host) -> None:
+def test_containers_that_do_not_end_leave_the_etcd_data_untouched(host: Host) -> None:
     host.interrupt("wait_control_plane")
     host.up = DOWN
     data = host.data.read_text()
@@ -254,13 +254,13 @@ def test_containers_that_do_not_end_leave_etcd_untouched(host: Host) -> None:
     assert "coredns" not in result["msg"]
     assert host.data.read_text() == data and host.inits == 1
     assert (host.root / "cleanups").read_text() == "data\ndata\n", "cleaned up once more"
-    # When they have ended, the next run gets through.
+    # Once they have ended, the next run succeeds.
     table.write_text(HEAD)
     host.programs.add("crictl", """echo '{"containers": null}'""")
     assert host.run(cleanup_timeout=0)["initialized"]
 
 
-def test_what_was_moved_aside_is_private(host: Host) -> None:
+def test_files_that_were_moved_aside_are_private(host: Host) -> None:
     host.interrupt("wait_control_plane")
     host.run()
     (aside,) = (host.root / "var/lib/gpulab").glob("aside-*")
@@ -268,7 +268,7 @@ def test_what_was_moved_aside_is_private(host: Host) -> None:
 
 
 @pytest.mark.parametrize("phase", ["bootstrap_token", "kubelet_finalize"])
-def test_published_cluster_without_addons_is_finished_over_what_is_there(host: Host, phase: str) -> None:
+def test_a_published_cluster_without_addons_is_completed_without_deleting_anything(host: Host, phase: str) -> None:
     host.interrupt(phase)
     data = host.data.read_text()
     result = host.run(ignore_preflight_errors=["SystemVerification"])
@@ -282,7 +282,7 @@ def test_published_cluster_without_addons_is_finished_over_what_is_there(host: H
 
 @pytest.mark.parametrize("phase", ["bootstrap_token", "kubelet_finalize", "addon"])
 @pytest.mark.parametrize("check", [False, True])
-def test_published_cluster_that_is_ill_is_never_touched(host: Host, phase: str, check: bool) -> None:
+def test_an_unhealthy_published_cluster_is_never_changed(host: Host, phase: str, check: bool) -> None:
     host.interrupt(phase)
     host.up = DOWN
     before = host.files()
@@ -296,7 +296,7 @@ def test_published_cluster_that_is_ill_is_never_touched(host: Host, phase: str, 
     assert host.inits == 1
 
 
-def test_finished_cluster_whose_disk_of_etcd_is_missing(host: Host) -> None:
+def test_a_finished_cluster_without_its_etcd_data_is_an_error(host: Host) -> None:
     host.run()
     host.data.unlink()
     before = host.files()
@@ -304,7 +304,7 @@ def test_finished_cluster_whose_disk_of_etcd_is_missing(host: Host) -> None:
     assert host.files() == before
 
 
-def test_finished_cluster_with_a_stale_record(host: Host) -> None:
+def test_a_finished_cluster_with_a_stale_record_is_not_changed(host: Host) -> None:
     host.run()
     record = host.root / "var/lib/gpulab/kubeadm-init.json"
     record.write_text("{}")
@@ -318,7 +318,7 @@ def test_finished_cluster_with_a_stale_record(host: Host) -> None:
     assert host.inits == 1
 
 
-def test_certificates_of_somebody_else(host: Host, other_authority: Authority) -> None:
+def test_certificates_of_another_installation_are_an_error(host: Host, other_authority: Authority) -> None:
     host.run()
     (host.etc / "admin.conf").write_text(other_authority.kubeconfig(host.api.url))
     (host.etc / "super-admin.conf").unlink()
@@ -327,7 +327,7 @@ def test_certificates_of_somebody_else(host: Host, other_authority: Authority) -
     assert "presents a certificate that is not valid for this cluster" in result["msg"]
 
 
-def test_cut_off_admin_conf_of_a_finished_cluster(host: Host) -> None:
+def test_a_truncated_admin_conf_of_a_finished_cluster_is_an_error(host: Host) -> None:
     host.run()
     for name in ("admin.conf", "super-admin.conf"):
         (host.etc / name).write_text("apiVersion: v1\nclus")
@@ -335,14 +335,14 @@ def test_cut_off_admin_conf_of_a_finished_cluster(host: Host) -> None:
     assert host.inits == 1
 
 
-def test_address_of_the_cluster_is_down_but_this_host_answers(host: Host, authority: Authority) -> None:
+def test_the_host_itself_may_respond_while_the_clusters_address_is_down(host: Host, authority: Authority) -> None:
     host.run()
     for name in ("admin.conf", "super-admin.conf"):
         (host.etc / name).write_text(authority.kubeconfig("https://127.0.0.1:1"))
     assert host.run()["initialized"]
 
 
-def test_worker_is_not_initialised(host: Host) -> None:
+def test_a_worker_is_not_initialized(host: Host) -> None:
     host.etc.mkdir(parents=True)
     (host.etc / "kubelet.conf").write_text((host.root / "seed/kubelet.conf").read_text())
     for check in (True, False):
@@ -353,7 +353,7 @@ def test_worker_is_not_initialised(host: Host) -> None:
     assert host.log == []
 
 
-def test_what_its_owner_put_there_survives(host: Host) -> None:
+def test_the_administrators_own_files_are_kept(host: Host) -> None:
     for name, text in (("pki/ca.crt", "own ca"), ("pki/ca.key", "own key"), ("manifests/kube-vip.yaml", "vip")):
         (host.etc / name).parent.mkdir(parents=True, exist_ok=True)
         (host.etc / name).write_text(text)
@@ -369,7 +369,7 @@ def test_what_its_owner_put_there_survives(host: Host) -> None:
     assert (host.etc / "manifests/kube-vip.yaml").read_text() == "vip"
 
 
-def test_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
+def test_a_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
     host.interrupt("certs", kill_kubeadm=False)
     process = host._run.start("kubeadm_init", host.args())
     time.sleep(1.5)
@@ -380,7 +380,7 @@ def test_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
     assert host.inits == 1
 
 
-def test_kubeadm_that_never_ends_is_named(host: Host) -> None:
+def test_a_kubeadm_that_never_ends_is_named(host: Host) -> None:
     host.interrupt("certs", kill_kubeadm=False)
     result = host.run(timeout=1)
     (host.root / "stop").unlink()
@@ -388,7 +388,7 @@ def test_kubeadm_that_never_ends_is_named(host: Host) -> None:
     assert "Error while waiting for another kubeadm (process " in result["msg"]
 
 
-def test_hung_kubeadm_is_killed_and_cleared_away_by_the_next_run(host: Host) -> None:
+def test_a_hung_kubeadm_is_killed_and_the_next_run_cleans_up(host: Host) -> None:
     (host.root / "stop").write_text("manifests")
     result = host.run(timeout=2)
     assert result["failed"]
@@ -399,7 +399,7 @@ def test_hung_kubeadm_is_killed_and_cleared_away_by_the_next_run(host: Host) -> 
     assert host.run()["initialized"]
 
 
-def test_complaint_of_kubeadm(host: Host) -> None:
+def test_an_error_of_kubeadm_is_reported(host: Host) -> None:
     host.programs.add(
         "kubeadm",
         '[ "$1" = config ] && exit 0\n'
@@ -414,7 +414,7 @@ def test_complaint_of_kubeadm(host: Host) -> None:
     assert not (host.root / "run/gpulab/kubeadm-init.yaml").exists()
 
 
-def test_a_field_that_kubeadm_does_not_know_stops_it_before_anything_changes(host: Host) -> None:
+def test_a_field_that_kubeadm_does_not_know_is_an_error_before_anything_changes(host: Host) -> None:
     result = host.run(config=CONFIG + "podz: 1\n")
     assert result["failed"]
     assert result["msg"] == (
@@ -423,14 +423,14 @@ def test_a_field_that_kubeadm_does_not_know_stops_it_before_anything_changes(hos
     assert host.log == [] and not (host.root / "var").exists()
 
 
-def test_missing_kubeadm(host: Host) -> None:
+def test_a_missing_kubeadm_is_an_error(host: Host) -> None:
     assert host.run(check=True, executable="kubeadm-is-not-here")["changed"]
     result = host.run(executable="kubeadm-is-not-here")
     assert "kubeadm-is-not-here: there is no such program on this host" in result["msg"]
 
 
 @pytest.mark.parametrize("manifest", [True, False])
-def test_api_server_that_is_still_starting_is_waited_for(host: Host, manifest: bool) -> None:
+def test_an_api_server_that_is_still_starting_is_waited_for(host: Host, manifest: bool) -> None:
     host.run()
     if not manifest:
         (host.etc / "manifests/kube-apiserver.yaml").unlink()

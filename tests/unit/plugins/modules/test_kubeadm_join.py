@@ -17,7 +17,7 @@ from fake_host import FakeHost
 TOKEN = "abcdef.0123456789abcdef"
 NODE = "/api/v1/nodes/gpu1"
 
-# Does to the files of a host what kubeadm join does; at the point named in the file "stop" it hangs.
+# Changes the files of a host like kubeadm join; at the point named in the file "stop" it hangs.
 KUBEADM = """
 import pathlib, sys, time
 
@@ -109,7 +109,7 @@ def host(tmp_path: Path, programs: Any, run_module: Any, api: ApiServer, authori
     return Host(tmp_path / "root", programs, run_module, api, authority)
 
 
-def test_host_joins_and_stays(host: Host) -> None:
+def test_a_host_joins_once(host: Host) -> None:
     predicted = host.run(check=True, token=None, api_endpoint=None)
     assert (predicted["changed"], predicted["joined"], predicted["node_name"]) == (True, False, None)
     assert host.log == []
@@ -142,7 +142,7 @@ def test_a_node_that_is_registered_late_is_waited_for(host: Host) -> None:
     del host.api.answers[NODE]
     result = host._run("kubeadm_join", host.args())
     assert result["failed"] and "has not registered the node gpu1 within 0 s" in result["msg"]
-    # By now it is an interrupted join for the next run, whose kubelet has its certificate.
+    # For the next run, this is an interrupted join whose kubelet has its certificate.
     asked = len(host.api.asked)
 
     def register() -> None:
@@ -154,26 +154,26 @@ def test_a_node_that_is_registered_late_is_waited_for(host: Host) -> None:
     assert (result["joined"], result["node_name"]) == (True, "gpu1")
 
 
-def test_whole_configuration_is_taken_as_it_is(host: Host) -> None:
+def test_a_complete_configuration_is_used_unchanged(host: Host) -> None:
     config = f"# mine\nkind: JoinConfiguration\ntoken: {TOKEN}\n"
     host.run(config=config, token=None, api_endpoint=None)
     assert (host.root / "config").read_text() == config
 
 
-def test_discovery_is_a_file_while_kubeadm_runs(host: Host) -> None:
+def test_the_discovery_file_only_exists_while_kubeadm_runs(host: Host) -> None:
     host.run(config="kind: JoinConfiguration", discovery="kind: Config", token=None, api_endpoint=None)
     assert (host.root / "discovery").read_text() == "kind: Config"
     assert list((host.root / "run/gpulab").iterdir()) == []
 
 
-def test_ipv6_endpoint_gets_its_brackets(host: Host) -> None:
+def test_an_ipv6_endpoint_is_written_in_brackets(host: Host) -> None:
     host.run(api_endpoint={"host": "fd00::1", "port": 6443})
     found = yaml.safe_load((host.root / "config").read_text())
     assert found["discovery"]["bootstrapToken"]["apiServerEndpoint"] == "[fd00::1]:6443"
 
 
 @pytest.mark.parametrize("missing", ["token", "api_endpoint", "ca_cert_hashes"])
-def test_nothing_to_join_with(host: Host, missing: str) -> None:
+def test_missing_join_data_is_an_error(host: Host, missing: str) -> None:
     result = host._run("kubeadm_join", host.args(**{missing: None}))
     assert result["failed"]
     assert "the data for joining one is missing" in result["msg"]
@@ -181,7 +181,7 @@ def test_nothing_to_join_with(host: Host, missing: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["preflight", "bootstrap", "waiting"])
-def test_interrupted_join_is_completed(host: Host, point: str) -> None:
+def test_an_interrupted_join_is_completed(host: Host, point: str) -> None:
     host.interrupt(point)
     left = host.files()
     predicted = host.run(check=True)
@@ -195,7 +195,7 @@ def test_interrupted_join_is_completed(host: Host, point: str) -> None:
     assert not host.run()["changed"]
 
 
-def test_join_interrupted_after_the_kubelet_had_its_certificate(host: Host) -> None:
+def test_a_join_interrupted_after_the_kubelet_got_its_certificate_is_completed(host: Host) -> None:
     host.interrupt("registered")
     assert host.run(check=True)["changed"]
     result = host.run()
@@ -205,7 +205,7 @@ def test_join_interrupted_after_the_kubelet_had_its_certificate(host: Host) -> N
     assert len(host.log) == 1
 
 
-def test_kubelet_that_finished_the_join_meanwhile(host: Host) -> None:
+def test_a_join_that_the_kubelet_has_completed_meanwhile_is_recognized(host: Host) -> None:
     host.interrupt("waiting")
     finish = (
         f'echo "systemctl $*" >> {host.root}/log\n'
@@ -219,7 +219,7 @@ def test_kubelet_that_finished_the_join_meanwhile(host: Host) -> None:
     assert host.log[1:] == ["systemctl stop kubelet", "systemctl start kubelet"]
 
 
-def test_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
+def test_a_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
     host.interrupt("waiting", kill_kubeadm=False)
     process = host._run.start("kubeadm_join", host.args())
     time.sleep(1.5)
@@ -231,7 +231,7 @@ def test_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_worker_of_another_cluster(host: Host, other_authority: Authority, check: bool) -> None:
+def test_a_worker_of_another_cluster_is_refused(host: Host, other_authority: Authority, check: bool) -> None:
     host.run()
     before = host.files()
     result = host.run(check=check, ca_cert_hashes=[other_authority.hash])
@@ -243,7 +243,7 @@ def test_worker_of_another_cluster(host: Host, other_authority: Authority, check
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_worker_whose_node_was_deleted(host: Host, check: bool) -> None:
+def test_a_worker_whose_node_was_deleted_is_refused(host: Host, check: bool) -> None:
     host.run()
     del host.api.answers[NODE]
     result = host.run(check=check)
@@ -252,7 +252,7 @@ def test_worker_whose_node_was_deleted(host: Host, check: bool) -> None:
     assert "systemctl restart kubelet" in result["msg"]
 
 
-def test_worker_that_has_only_just_joined_may_take_its_time(host: Host) -> None:
+def test_a_worker_that_has_just_joined_gets_time_to_register(host: Host) -> None:
     host.run()
     del host.api.answers[NODE]
     seen = len(host.api.asked)
@@ -273,7 +273,7 @@ def test_worker_that_has_only_just_joined_may_take_its_time(host: Host) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_worker_that_is_refused(host: Host, status: int) -> None:
+def test_a_worker_that_the_api_refuses_is_reported(host: Host, status: int) -> None:
     host.run()
     host.api.answers[NODE] = (status, {"message": "who are you?"})
     result = host.run()
@@ -281,7 +281,7 @@ def test_worker_that_is_refused(host: Host, status: int) -> None:
     assert f"answers {status} to {NODE}: who are you?" in result["msg"]
 
 
-def test_api_that_does_not_answer_leaves_the_question_open(host: Host) -> None:
+def test_with_an_unreachable_api_a_worker_counts_as_joined(host: Host) -> None:
     host.run()
     host.api.stop()
     result = host.run()
@@ -289,14 +289,14 @@ def test_api_that_does_not_answer_leaves_the_question_open(host: Host) -> None:
     assert "could not be determined" in str(result["warnings"])
 
 
-def test_control_plane_that_is_a_worker_too(host: Host) -> None:
+def test_a_control_plane_that_is_also_a_worker_counts_as_joined(host: Host) -> None:
     host.run()
     (host.etc / "manifests").mkdir()
     (host.etc / "manifests/kube-apiserver.yaml").touch()
     assert not host.run()["changed"]
 
 
-def test_unfinished_control_plane_is_no_worker(host: Host) -> None:
+def test_an_unfinished_control_plane_cannot_join_as_a_worker(host: Host) -> None:
     (host.etc / "pki").mkdir(parents=True)
     (host.etc / "pki/ca.key").touch()
     result = host.run()
@@ -305,17 +305,17 @@ def test_unfinished_control_plane_is_no_worker(host: Host) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["[]", "sha256:00", "md5:" + "0" * 64])
-def test_hash_that_is_none(host: Host, wrong: str) -> None:
+def test_an_invalid_hash_is_an_error(host: Host, wrong: str) -> None:
     assert f"{wrong!r} is not a CA hash" in host.run(ca_cert_hashes=[host.authority.hash, wrong])["msg"]
     assert host.log == []
 
 
-def test_without_hashes_any_cluster_will_do(host: Host) -> None:
+def test_without_hashes_any_cluster_is_accepted(host: Host) -> None:
     host.run()
     assert not host.run(ca_cert_hashes=[])["changed"]
 
 
-def test_complaint_of_kubeadm(host: Host) -> None:
+def test_an_error_of_kubeadm_is_reported(host: Host) -> None:
     host.programs.add("kubeadm", f'echo "error: could not find token {TOKEN}" >&2; exit 1')
     result = host.run()
     assert result["failed"]
@@ -323,7 +323,7 @@ def test_complaint_of_kubeadm(host: Host) -> None:
     assert not (host.root / "run/gpulab/kubeadm-join.yaml").exists()
 
 
-def test_kubelet_conf_that_can_not_be_read(host: Host) -> None:
+def test_an_unreadable_kubelet_conf_is_an_error(host: Host) -> None:
     host.etc.mkdir(parents=True)
     (host.etc / "kubelet.conf").write_text("rubbish")
     assert host.run()["msg"].startswith("Error while reading a kubeconfig")

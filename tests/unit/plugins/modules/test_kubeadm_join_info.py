@@ -17,7 +17,7 @@ from kubeadm_texts import H1, INIT, JOIN_FORMS, KEY, NODES, PINNED, SECRET, TOKE
 OLD = "oldold.0123456789abcdef"
 NEW = "newnew.0123456789abcdef"
 
-# Keeps its tokens in a file, as the cluster does.
+# Stores its tokens in a file, like the cluster.
 KUBEADM = """
 import json, pathlib, sys
 root = pathlib.Path({root!r})
@@ -85,7 +85,7 @@ def cp(tmp_path: Path, programs: Any, run_module: Any, authority: Authority) -> 
     return ControlPlane(tmp_path / "cp", programs, run_module, authority)
 
 
-def test_token_is_made_and_then_used_again(cp: ControlPlane) -> None:
+def test_a_token_is_created_and_then_reused(cp: ControlPlane) -> None:
     predicted = cp.run(check=True)
     assert (predicted["changed"], predicted["token"]) == (True, None)
     assert predicted["api_endpoint"] == {"host": "api.example.org", "port": 6443}
@@ -118,12 +118,12 @@ def test_token_is_made_and_then_used_again(cp: ControlPlane) -> None:
         ([token(OLD, timedelta(hours=12)), token("zzzzzz.0123456789abcdef", usages=None, groups=None)], OLD),
     ],
 )
-def test_which_token_is_used_again(cp: ControlPlane, found: list[str], chosen: str) -> None:
+def test_only_a_suitable_token_is_reused(cp: ControlPlane, found: list[str], chosen: str) -> None:
     cp.has(*found)
     assert cp.run()["token"] == chosen
 
 
-def test_list_that_is_not_readable_is_no_reason_to_fail(cp: ControlPlane) -> None:
+def test_an_unreadable_list_of_tokens_is_a_warning(cp: ControlPlane) -> None:
     cp.has(token(OLD)[:-20])
     result = cp.run()
     assert (result["token"], result["expires"]) == (NEW, None)
@@ -133,7 +133,7 @@ def test_list_that_is_not_readable_is_no_reason_to_fail(cp: ControlPlane) -> Non
     assert OLD not in json.dumps(result)
 
 
-def test_tokens_of_an_older_kubeadm_are_used_again(cp: ControlPlane) -> None:
+def test_tokens_of_an_older_kubeadm_are_reused(cp: ControlPlane) -> None:
     expires = (datetime.now(timezone.utc) + timedelta(hours=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
     row = f"{OLD}|2h|{expires}|authentication,signing|<none>|{NODES}"
     cp.has(table("TOKEN|TTL|EXPIRES|USAGES|DESCRIPTION|EXTRA GROUPS", row))
@@ -143,20 +143,20 @@ def test_tokens_of_an_older_kubeadm_are_used_again(cp: ControlPlane) -> None:
     assert cp.creates == []
 
 
-def test_reuse_can_be_refused(cp: ControlPlane) -> None:
+def test_reusing_tokens_can_be_disabled(cp: ControlPlane) -> None:
     cp.has(token(OLD))
     assert cp.run(reuse=False)["token"] == NEW
     assert cp.run(reuse=False, check=True)["changed"]
 
 
-def test_other_life_and_ttl(cp: ControlPlane) -> None:
+def test_the_minimum_life_and_the_ttl_can_be_changed(cp: ControlPlane) -> None:
     cp.has(token(OLD, timedelta(minutes=5)))
     assert cp.run(min_life=60)["token"] == OLD
     cp.run(min_life=3600, ttl="30m", description="")
     assert cp.creates == [f"token create --ttl 30m --print-join-command --kubeconfig {cp.kubeconfig}"]
 
 
-def test_control_plane_gets_the_key_of_fresh_certificates(cp: ControlPlane) -> None:
+def test_a_control_plane_gets_the_key_of_new_certificates(cp: ControlPlane) -> None:
     assert cp.run(control_plane=True, check=True)["certificate_key"] is None
     result = cp.run(control_plane=True)
     assert (result["certificate_key"], result["control_plane"], result["token"]) == (KEY, True, NEW)
@@ -165,7 +165,7 @@ def test_control_plane_gets_the_key_of_fresh_certificates(cp: ControlPlane) -> N
     assert not any(KEY in line for line in cp.log), "secrets don't belong into the process list"
 
 
-def test_control_plane_that_does_not_exist_yet(cp: ControlPlane) -> None:
+def test_a_control_plane_that_does_not_exist_yet_is_reported(cp: ControlPlane) -> None:
     cp.kubeconfig.unlink()
     predicted = cp.run(check=True)
     assert predicted["changed"]
@@ -175,19 +175,19 @@ def test_control_plane_that_does_not_exist_yet(cp: ControlPlane) -> None:
     assert cp.log == []
 
 
-def test_check_mode_without_kubeadm_on_a_bare_host(cp: ControlPlane) -> None:
+def test_check_mode_works_without_kubeadm_on_a_bare_host(cp: ControlPlane) -> None:
     cp.kubeconfig.unlink()
     assert cp.run(check=True, executable="kubeadm-is-not-here")["changed"]
 
 
-def test_command_alone_is_enough(cp: ControlPlane) -> None:
+def test_the_printed_command_is_sufficient_without_a_kubeconfig(cp: ControlPlane) -> None:
     cp.kubeconfig.unlink()
     cp.prints(f"kubeadm join [fd00::1]:6443 --token {NEW}     --discovery-token-ca-cert-hash {cp.hash} \n")
     result = cp.run()
     assert (result["api_endpoint"], result["token"]) == ({"host": "fd00::1", "port": 6443}, NEW)
 
 
-def test_unreadable_command_is_an_error_without_secrets(cp: ControlPlane) -> None:
+def test_an_error_about_an_unreadable_command_shows_no_secret(cp: ControlPlane) -> None:
     cp.prints(f"kubeadm join api.example.org --token {NEW} --discovery-token-ca-cert-hash {cp.hash}\n")
     result = cp.run()
     assert result["failed"]
@@ -195,7 +195,7 @@ def test_unreadable_command_is_an_error_without_secrets(cp: ControlPlane) -> Non
     assert NEW not in json.dumps(result)
 
 
-def test_failure_of_kubeadm_is_told_without_secrets(cp: ControlPlane, programs: Any) -> None:
+def test_a_failure_of_kubeadm_is_reported_without_secrets(cp: ControlPlane, programs: Any) -> None:
     programs.add("kubeadm", f'echo "error: timed out waiting for the condition ({OLD})" >&2; exit 1')
     result = cp.run()
     assert result["msg"] == "Error while listing the join tokens: error: timed out waiting for the condition (********)"
@@ -203,13 +203,13 @@ def test_failure_of_kubeadm_is_told_without_secrets(cp: ControlPlane, programs: 
     assert OLD not in json.dumps(result)
 
 
-# As a recorded output is tried out: a program that prints the same whatever it is asked.
+# Prints the same output for any arguments, to replay a recording.
 def prints_always(programs: Any, text: str, rc: int = 0) -> None:
     programs.python("kubeadm", f"import sys\nsys.stdout.write({text!r})\nsys.exit({rc})")
 
 
 @pytest.mark.parametrize("form", JOIN_FORMS)
-def test_every_form_of_the_join_command(cp: ControlPlane, programs: Any, form: str) -> None:
+def test_every_form_of_the_join_command_is_read(cp: ControlPlane, programs: Any, form: str) -> None:
     cp.kubeconfig.unlink()
     prints_always(programs, JOIN_FORMS[form])
     result = cp.run()
@@ -219,7 +219,7 @@ def test_every_form_of_the_join_command(cp: ControlPlane, programs: Any, form: s
     assert (result["control_plane"], result["certificate_key"], result["reused"]) == (False, None, False)
 
 
-def test_worker_gets_its_own_command_from_the_text_of_init(cp: ControlPlane, programs: Any) -> None:
+def test_a_worker_gets_its_own_command_from_inits_output(cp: ControlPlane, programs: Any) -> None:
     cp.kubeconfig.unlink()
     prints_always(programs, INIT)
     result = cp.run()
@@ -247,7 +247,7 @@ def test_worker_gets_its_own_command_from_the_text_of_init(cp: ControlPlane, pro
         (f"kubeadm join 10.0.0.1:6443 --token {TOKEN} {PINNED}", 1, "Error while creating a join token: kubeadm join"),
     ],
 )
-def test_no_secret_is_in_any_error(cp: ControlPlane, programs: Any, text: str, rc: int, words: str) -> None:
+def test_no_error_shows_a_secret(cp: ControlPlane, programs: Any, text: str, rc: int, words: str) -> None:
     cp.kubeconfig.unlink()
     prints_always(programs, text, rc)
     result = cp.run()
@@ -255,7 +255,7 @@ def test_no_secret_is_in_any_error(cp: ControlPlane, programs: Any, text: str, r
     assert SECRET[:-1] not in json.dumps(result)
 
 
-def test_list_that_fails_after_the_token_was_made_is_no_failure(cp: ControlPlane, programs: Any) -> None:
+def test_a_list_that_fails_after_the_token_was_created_is_not_a_failure(cp: ControlPlane, programs: Any) -> None:
     cp.kubeconfig.unlink()
     command = f"kubeadm join 10.0.0.1:6443 --token {TOKEN} {PINNED}"
     programs.add("kubeadm", f'test "$2" = create && echo "{command}" || {{ echo "error: no ({TOKEN})" >&2; exit 1; }}')
@@ -267,12 +267,12 @@ def test_list_that_fails_after_the_token_was_made_is_no_failure(cp: ControlPlane
 
 
 @pytest.mark.parametrize("text", ["clusters: []\n", "server: x: y\n  -", "{"])
-def test_kubeconfig_that_is_not_readable_is_named(cp: ControlPlane, text: str) -> None:
+def test_an_unreadable_kubeconfig_is_named(cp: ControlPlane, text: str) -> None:
     cp.kubeconfig.write_text(text)
     assert f"({cp.kubeconfig})" in cp.run()["msg"]
     assert cp.log == []
 
 
-def test_hung_kubeadm(cp: ControlPlane, programs: Any) -> None:
+def test_a_hung_kubeadm_is_an_error(cp: ControlPlane, programs: Any) -> None:
     programs.add("kubeadm", "sleep 600")
     assert "kubeadm: no response within 1 s, so it was killed" in cp.run(timeout=1)["msg"]

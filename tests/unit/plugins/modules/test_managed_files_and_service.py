@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that are written and the services that run with them: the two modules and their notes together."""
+"""Managed files and the services that read them: the two modules and their shared records."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.managed_files import Prune
+from first_run_record import recorded
 
 MARKER = "# Managed by gpulab.kubernetes\n"
 CONFIG = "/etc/containerd/config.toml"
 
-# A systemd with one unit in a JSON file, which gets a new invocation at every start.
+# A systemd with one unit in a JSON file; every start has a new invocation ID.
 SYSTEMCTL = """
 import json, sys
 place, log = {state!r}, {log!r}
@@ -86,7 +87,7 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(root, programs, run_module)
 
 
-def test_writes_into_missing_directories_and_says_what(host: Host) -> None:
+def test_missing_directories_are_created_and_the_changes_are_returned(host: Host) -> None:
     predicted = host.config(check=True)
     assert predicted["changed"] and predicted["diff"][0]["after"] == MARKER + "a = 1\n"
     assert not (host.root / "etc").exists()
@@ -99,20 +100,41 @@ def test_writes_into_missing_directories_and_says_what(host: Host) -> None:
     assert file.parent.stat().st_mode & 0o777 == 0o755
 
 
-def test_second_run_changes_nothing(host: Host) -> None:
+def test_files_and_units_are_recorded_as_they_were(host: Host) -> None:
+    host.unit("inactive", UnitFileState="disabled")
+    host.config(check=True)
+    host.service(check=True)
+    assert recorded(host.root.parent) == {}
+    host.config()
+    host.service()
+    before = {CONFIG: None, "containerd.service": {"enabled": "disabled", "active": "inactive"}}
+    assert recorded(host.root.parent) == before
+    host.config("b = 2\n")
+    assert host.service()["actions"] == ["restart"]
+    assert recorded(host.root.parent) == before
+
+
+def test_a_restart_alone_is_not_recorded(host: Host) -> None:
+    host.unit("active")
+    host.config()
+    assert host.service()["actions"] == ["restart"]
+    assert recorded(host.root.parent) == {CONFIG: None}
+
+
+def test_a_second_run_changes_nothing(host: Host) -> None:
     host.config()
     again = host.config()
     assert not again["changed"] and again["diff"] == [] and again["services"] == []
 
 
 @pytest.mark.parametrize("kind", ["content", "secret_content"])
-def test_half_a_character_is_an_error_that_does_not_show_the_content(host: Host, kind: str) -> None:
+def test_invalid_utf8_is_an_error_that_does_not_show_the_content(host: Host, kind: str) -> None:
     result = host.files({"path": CONFIG, kind: f"{MARKER}S3CRET \ud800\n"})
     assert result["failed"] and f"Error while writing {CONFIG}" in result["msg"] and "S3CRET" not in str(result)
     assert not (host.root / "etc").exists()
 
 
-def test_mode_alone_is_a_change(host: Host) -> None:
+def test_a_different_mode_alone_is_a_change(host: Host) -> None:
     host.config()
     file = host.root / "etc/containerd/config.toml"
     file.chmod(0o600)
@@ -121,33 +143,39 @@ def test_mode_alone_is_a_change(host: Host) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_foreign_file_is_kept_beside(host: Host) -> None:
+def test_an_unmanaged_file_is_kept_next_to_the_new_one(host: Host) -> None:
     file = host.root / "etc/containerd/config.toml"
     file.parent.mkdir(parents=True)
     file.write_text("disabled_plugins = ['cri']\n")
+    predicted = host.config(check=True)
     result = host.config()
-    kept = file.with_name("config.toml.before-gpulab")
-    assert result["kept"] == [str(kept)]
+    kept = host.root / f"var/lib/gpulab/first-run/files{CONFIG}"
+    assert predicted["kept"] == result["kept"] == [str(kept)]
     assert kept.read_text() == "disabled_plugins = ['cri']\n"
-    # A later change of our own file is no reason to keep it.
+    # A later change of our own file is not kept.
     assert host.config("b = 2\n")["kept"] == []
+    # One that replaces ours later must not be lost, nor take the place of the first one.
+    file.write_text("version = 3\n")
+    again = file.with_name("config.toml.replaced-gpulab")
+    assert host.config()["kept"] == [str(again)]
+    assert again.read_text() == "version = 3\n"
     assert kept.read_text() == "disabled_plugins = ['cri']\n"
 
 
 def test_generated_files_are_not_kept(host: Host) -> None:
     (host.root / "generated").write_text("x\n")
     host.files({"path": "/generated", "content": MARKER, "keep_foreign": False})
-    assert not (host.root / "generated.before-gpulab").exists()
+    assert not list(host.root.rglob("generated?*")) and not (host.root / "var").exists()
 
 
-def test_absent_removes_and_needs_nothing_to_be_there(host: Host) -> None:
+def test_absent_removes_the_file_and_does_not_require_it(host: Host) -> None:
     assert not host.files({"path": CONFIG, "state": "absent"})["changed"]
     host.config()
     assert host.files({"path": CONFIG, "state": "absent"})["changed"]
     assert not (host.root / "etc/containerd/config.toml").exists()
 
 
-def test_prune_removes_what_we_no_longer_want_and_nothing_of_others(host: Host) -> None:
+def test_prune_only_removes_own_files_that_are_no_longer_declared(host: Host) -> None:
     certs = host.root / "etc/certs.d"
     for name, text in {"ours": MARKER, "old": MARKER, "theirs": "server = 'x'\n"}.items():
         (certs / name).mkdir(parents=True)
@@ -158,7 +186,7 @@ def test_prune_removes_what_we_no_longer_want_and_nothing_of_others(host: Host) 
     assert sorted(path.parent.name for path in certs.glob("*/hosts.toml")) == ["ours", "theirs"]
 
 
-def test_a_directory_in_the_way_is_an_error(host: Host) -> None:
+def test_a_directory_in_place_of_the_file_is_an_error(host: Host) -> None:
     (host.root / "etc/containerd/config.toml").mkdir(parents=True)
     result = host.config()
     assert result["failed"] and CONFIG in result["msg"]
@@ -175,13 +203,13 @@ def test_a_running_service_is_restarted_once_for_a_change(host: Host) -> None:
     assert host.log == ["restart containerd.service"]
 
 
-def test_nothing_to_do_without_a_change(host: Host) -> None:
+def test_without_a_change_nothing_is_restarted(host: Host) -> None:
     host.unit("active")
     result = host.service()
     assert not result["changed"] and result["actions"] == [] and host.log == []
 
 
-def test_an_interrupted_run_still_restarts_later(host: Host) -> None:
+def test_a_restart_is_not_forgotten_by_an_interrupted_run(host: Host) -> None:
     host.unit("active")
     host.config()
     again = host.config()
@@ -191,7 +219,7 @@ def test_an_interrupted_run_still_restarts_later(host: Host) -> None:
 
 
 @pytest.mark.parametrize("reload", [False, True])
-def test_a_change_that_did_not_reach_the_file_has_noted_the_restart(host: Host, reload: bool) -> None:
+def test_the_restart_is_recorded_before_the_file_is_written(host: Host, reload: bool) -> None:
     host.unit("active")
     (host.root / "etc").symlink_to("nowhere")
     file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": reload}
@@ -199,7 +227,7 @@ def test_a_change_that_did_not_reach_the_file_has_noted_the_restart(host: Host, 
     assert host.service(check=True)["actions"] == ["reload" if reload else "restart"]
 
 
-def test_a_service_that_reads_its_files_again_is_reloaded_even_after_an_interrupted_run(host: Host) -> None:
+def test_a_service_that_reloads_its_files_is_reloaded_even_after_an_interrupted_run(host: Host) -> None:
     host.unit("active")
     file = {"path": CONFIG, "content": MARKER, "service": "containerd", "reload": True}
     assert host.files(file)["services"] == ["containerd"]
@@ -211,14 +239,14 @@ def test_a_service_that_reads_its_files_again_is_reloaded_even_after_an_interrup
 
 
 @pytest.mark.parametrize("reload", [False, True])
-def test_a_service_that_does_not_run_stays_stopped_on_request(host: Host, reload: bool) -> None:
+def test_a_stopped_service_stays_stopped_on_request(host: Host, reload: bool) -> None:
     host.unit("inactive", UnitFileState="disabled")
     host.files({"path": CONFIG, "content": MARKER, "service": "containerd", "reload": reload})
     result = host.service(start=False)
     assert not result["changed"] and result["state"] == "inactive" and host.log == []
 
 
-def test_a_service_that_others_restarted_is_left_alone(host: Host) -> None:
+def test_a_service_that_was_restarted_manually_is_not_restarted_again(host: Host) -> None:
     host.unit("active")
     host.config()
     host.unit("active", InvocationID="8")
@@ -226,19 +254,19 @@ def test_a_service_that_others_restarted_is_left_alone(host: Host) -> None:
     assert not host.service()["changed"] and host.log == []
 
 
-def test_a_package_that_starts_its_service_after_the_file_was_written_needs_no_restart(host: Host) -> None:
+def test_a_service_started_by_its_package_after_the_file_was_written_is_not_restarted(host: Host) -> None:
     host.config()
     host.unit("active", InvocationID="1")
     assert not host.service()["changed"]
 
 
-def test_a_check_run_notes_nothing(host: Host) -> None:
+def test_check_mode_records_nothing(host: Host) -> None:
     host.unit("active")
     host.config(check=True)
     assert not host.service()["changed"]
 
 
-def test_a_stopped_and_disabled_service_is_brought_up(host: Host) -> None:
+def test_a_stopped_and_disabled_service_is_enabled_and_started(host: Host) -> None:
     host.unit("failed", UnitFileState="disabled", NeedDaemonReload="yes")
     predicted = host.service(check=True)
     assert predicted["changed"] and host.log == []
@@ -249,13 +277,13 @@ def test_a_stopped_and_disabled_service_is_brought_up(host: Host) -> None:
     assert not host.service()["changed"]
 
 
-def test_a_masked_service_is_somebodys_decision(host: Host) -> None:
+def test_a_masked_service_is_an_error(host: Host) -> None:
     host.unit("inactive", LoadState="masked", UnitFileState="masked")
     result = host.service()
     assert result["failed"] and "unmask" in result["msg"]
 
 
-def test_a_missing_unit_is_an_error_but_not_in_check_mode(host: Host) -> None:
+def test_a_missing_unit_is_an_error_except_in_check_mode(host: Host) -> None:
     assert not host.service(check=True)["changed"]
     assert host.service(check=True, when_missing="changed")["changed"]
     result = host.service(when_missing="changed")
@@ -265,7 +293,7 @@ def test_a_missing_unit_is_an_error_but_not_in_check_mode(host: Host) -> None:
     assert host.service(check=True, when_missing="changed", optional=True)["changed"]
 
 
-def test_a_failed_start_shows_the_journal_and_is_tried_again(host: Host) -> None:
+def test_a_failed_start_shows_the_journal_and_is_repeated_by_the_next_run(host: Host) -> None:
     host.unit("active", broken=True)
     host.config()
     result = host.service()
@@ -273,7 +301,7 @@ def test_a_failed_start_shows_the_journal_and_is_tried_again(host: Host) -> None
     assert host.config()["services"] == ["containerd"]
 
 
-def test_a_managed_file_that_was_changed_by_hand_is_kept_beside(host: Host) -> None:
+def test_a_managed_file_that_was_changed_manually_is_kept_next_to_the_new_one(host: Host) -> None:
     host.config(keep_replaced=True)
     file, kept = host.root / CONFIG[1:], host.root / f"{CONFIG[1:]}.replaced-gpulab"
     assert not kept.exists()
@@ -286,12 +314,12 @@ def test_a_managed_file_that_was_changed_by_hand_is_kept_beside(host: Host) -> N
     assert not host.config(keep_replaced=True)["changed"]
 
 
-def test_a_file_of_another_hand_is_kept_once_under_its_own_name(host: Host) -> None:
+def test_an_unmanaged_file_is_kept_once_under_its_own_name(host: Host) -> None:
     file = host.root / CONFIG[1:]
     file.parent.mkdir(parents=True)
     file.write_text("version = 2\n")
     host.config(keep_replaced=True)
-    assert file.with_name("config.toml.before-gpulab").read_text() == "version = 2\n"
+    assert (host.root / f"var/lib/gpulab/first-run/files{CONFIG}").read_text() == "version = 2\n"
     assert not file.with_name("config.toml.replaced-gpulab").exists()
 
 
@@ -304,7 +332,7 @@ def test_a_file_of_another_hand_is_kept_once_under_its_own_name(host: Host) -> N
         ("gpulab-abcd.conf", 3, True, True),
     ],
 )
-def test_prune_by_age_removes_own_files_that_a_killed_run_left(
+def test_prune_by_age_removes_own_files_of_a_killed_run(
     host: Host, name: str, days: int, link: bool, stays: bool
 ) -> None:
     folder = host.root / "tmp"
@@ -324,7 +352,7 @@ def test_prune_by_age_removes_own_files_that_a_killed_run_left(
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_prune_by_age_leaves_the_files_of_other_users(
+def test_prune_by_age_keeps_the_files_of_other_users(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
     file = tmp_path / "gpulab-abcd.conf"
@@ -343,7 +371,9 @@ ABSENT = {"path": "/etc/proxy", "state": "absent"}
     ("mode", "wanted"),
     [(None, PRIVATE), (0o600, PRIVATE), (0o644, PRIVATE), (0o600, PUBLIC), (0o400, ABSENT)],
 )
-def test_what_only_the_owner_may_read_is_not_shown(host: Host, mode: int | None, wanted: dict[str, Any]) -> None:
+def test_files_that_only_their_owner_may_read_are_not_shown(
+    host: Host, mode: int | None, wanted: dict[str, Any]
+) -> None:
     file = host.root / "etc/proxy"
     if mode is not None:
         file.parent.mkdir()
@@ -360,6 +390,6 @@ def test_what_only_the_owner_may_read_is_not_shown(host: Host, mode: int | None,
     assert not host.files(wanted)["changed"]
 
 
-def test_what_everyone_may_read_is_shown(host: Host) -> None:
+def test_files_that_everyone_may_read_are_shown(host: Host) -> None:
     host.files(PUBLIC)
     assert "public" in host.files({**PUBLIC, "content": MARKER})["diff"][0]["before"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What minikube_profile makes of a profile and of settings, with a minikube of shell."""
+"""minikube_profile with profiles and settings, and a fake minikube script."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._minikube import profile
 from damaged import damaged_json
+from first_run_record import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
-# As minikube v1.38.1 writes it for the driver none, less what is not read.
+# Written by minikube v1.38.1 for the driver none, without fields that are not read.
 CONFIG: dict[str, Any] = {
     "Name": "minikube",
     "Memory": 3072,
@@ -52,7 +53,7 @@ OBJECTS = {
     ]
 }
 NETWORK, DROP_IN = "etc/cni/net.d/1-k8s.conflist", "etc/systemd/system/kubelet.service.d/10-kubeadm.conf"
-# As minikube v1.38.1 writes them (pkg/minikube/cni/bridge.go, pkg/minikube/bootstrapper/bsutil/ktmpl/kubelet.go).
+# Written by minikube v1.38.1 (pkg/minikube/cni/bridge.go, pkg/minikube/bootstrapper/bsutil/ktmpl/kubelet.go).
 BRIDGE_NETWORK = """
 {
   "cniVersion": "0.4.0",
@@ -140,7 +141,7 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path, programs, run_module)
 
 
-def test_a_profile_is_created_as_it_is_declared(host: Host) -> None:
+def test_a_profile_is_created_as_declared(host: Host) -> None:
     result = host(check=True)
     assert (result["changed"], result["found"], result["actions"], host.calls()) == (True, "absent", ["start"], [])
     host(driver="docker", container_runtime="docker", gpus="nvidia.com", memory=4096, cpus=2, options=["--force"])
@@ -159,7 +160,7 @@ def test_a_profile_is_created_as_it_is_declared(host: Host) -> None:
     )
 
 
-def test_one_that_is_as_declared_stays(host: Host) -> None:
+def test_a_profile_as_declared_is_not_changed(host: Host) -> None:
     host.profile()
     result = host()
     assert (result["changed"], result["found"], host.calls()) == (False, "running", [])
@@ -167,7 +168,7 @@ def test_one_that_is_as_declared_stays(host: Host) -> None:
 
 
 @pytest.mark.parametrize("status", [{**RUNNING, "Host": "Stopped"}, [{**RUNNING, "Kubelet": "Stopped"}], {}])
-def test_one_that_does_not_run_is_started(host: Host, status: Any) -> None:
+def test_a_stopped_profile_is_started(host: Host, status: Any) -> None:
     host.profile()
     host.write("status", json.dumps(status))
     assert host(check=True)["actions"] == ["start"]
@@ -190,7 +191,9 @@ def test_one_that_does_not_run_is_started(host: Host, status: Any) -> None:
         ({}, {"options": ["--force"]}, []),
     ],
 )
-def test_what_minikube_can_change_is_changed(host: Host, there: Any, declared: Any, actions: list[str]) -> None:
+def test_settings_that_minikube_can_change_are_changed(
+    host: Host, there: Any, declared: Any, actions: list[str]
+) -> None:
     host.profile(**there)
     assert host(check=True, **declared)["actions"] == actions
     assert host(**declared)["actions"] == actions
@@ -207,8 +210,8 @@ def extra_options(*entries: str) -> dict[str, Any]:
     return {"ExtraOptions": [{"Component": one, "Key": key, "Value": value} for one, key, value in split]}
 
 
-# minikube v1.38.1 adds RESOLVED where /run/systemd/resolve/resolv.conf is and the driver is none, BTRFS where Docker
-# is on btrfs, both unless the key is given; without --extra-config an existing profile keeps its list.
+# minikube v1.38.1 adds RESOLVED if the driver is none and /run/systemd/resolve/resolv.conf exists, and BTRFS if Docker
+# uses btrfs, unless the key is given. Without --extra-config, an existing profile keeps its list.
 @pytest.mark.parametrize(
     ("there", "declared", "given"),
     [
@@ -225,7 +228,7 @@ def extra_options(*entries: str) -> dict[str, Any]:
         ([], [RESOLVED], [RESOLVED]),
     ],
 )
-def test_what_minikube_adds_to_the_settings_of_components_is_no_change(
+def test_component_settings_added_by_minikube_are_not_a_change(
     host: Host, there: list[str], declared: list[str], given: list[str] | None
 ) -> None:
     host.profile(kubernetes=extra_options(*there))
@@ -235,14 +238,14 @@ def test_what_minikube_adds_to_the_settings_of_components_is_no_change(
 
 
 @pytest.mark.parametrize(("status", "words"), [(RUNNING, []), ({}, [f"--extra-config={RESOLVED}"])])
-def test_a_start_keeps_what_minikube_added(host: Host, status: Any, words: list[str]) -> None:
+def test_a_start_keeps_component_settings_added_by_minikube(host: Host, status: Any, words: list[str]) -> None:
     host.profile(kubernetes=extra_options(RESOLVED))
     host.write("status", json.dumps(status))
     host(extra_config=[])
     assert [word for call in host.calls() for word in call.split() if "extra" in word] == words
 
 
-def test_only_a_start_goes_through_the_proxy(host: Host) -> None:
+def test_only_a_start_uses_the_proxy(host: Host) -> None:
     proxies: dict[str, Any] = {"http_proxy": "http://proxy:3128", "https_proxy": "http://other:3128"}
     host.profile()
     host.write("status", json.dumps({}))
@@ -281,7 +284,7 @@ DECLARED: dict[str, Any] = {"driver": "docker", "container_runtime": "docker"}
         ({**IN_DOCKER, "GPUs": "nvidia.com"}, {**DECLARED, "gpus": "nvidia"}, "gpus from nvidia.com to nvidia"),
     ],
 )
-def test_what_it_can_not_change_is_refused_with_what_would_be_deleted(
+def test_settings_that_cannot_be_changed_are_refused_with_what_would_be_deleted(
     host: Host, there: Any, declared: Any, words: str
 ) -> None:
     host.profile(**there)
@@ -294,7 +297,7 @@ def test_what_it_can_not_change_is_refused_with_what_would_be_deleted(
     assert "unknown, because it does not answer" in host(**declared)["msg"]
 
 
-def test_it_is_stopped_once(host: Host) -> None:
+def test_a_profile_is_stopped_once(host: Host) -> None:
     assert host(state="stopped")["changed"] is False
     host.profile()
     assert host(state="stopped")["actions"] == ["stop"]
@@ -303,7 +306,7 @@ def test_it_is_stopped_once(host: Host) -> None:
     assert host.calls() == ["stop --profile=minikube"]
 
 
-def test_it_is_deleted_by_its_name_alone(host: Host) -> None:
+def test_a_profile_is_only_deleted_by_its_name(host: Host) -> None:
     assert host(state="absent")["changed"] is False
     host.profile()
     assert host(check=True, state="absent")["content"].startswith("pods: default/notebook")
@@ -312,7 +315,7 @@ def test_it_is_deleted_by_its_name_alone(host: Host) -> None:
     assert host.calls() == ["delete --profile=minikube"]
 
 
-def test_what_minikube_says_is_the_error(host: Host) -> None:
+def test_the_message_of_minikube_is_part_of_the_error(host: Host) -> None:
     host.write("broken", "")
     result = host()
     assert result["failed"] and result["rc"] == 105
@@ -338,7 +341,7 @@ def test_what_minikube_says_is_the_error(host: Host) -> None:
         ),
     ],
 )
-def test_a_file_that_is_no_profile_is_an_error(host: Host, text: str, words: str) -> None:
+def test_a_file_that_is_not_a_profile_is_an_error(host: Host, text: str, words: str) -> None:
     host.profile()
     (host.here / ".minikube/profiles/minikube/config.json").write_text(text)
     assert words in host()["msg"]
@@ -353,7 +356,7 @@ def test_a_file_that_is_no_profile_is_an_error(host: Host, text: str, words: str
     ],
 )
 @given(data=st.data())
-def test_a_damaged_text_is_read_or_a_documented_error(
+def test_a_damaged_profile_is_read_or_refused_with_a_documented_error(
     read: Callable[[str], Any], text: str, data: st.DataObject
 ) -> None:
     with contextlib.suppress(DomainError):
@@ -361,24 +364,24 @@ def test_a_damaged_text_is_read_or_a_documented_error(
 
 
 @given(st.text(st.sampled_from("0123456789.-v²٣")))
-def test_any_version_has_numbers(version: str) -> None:
+def test_any_version_can_be_compared(version: str) -> None:
     assert profile.version_numbers(version)
 
 
 @pytest.mark.parametrize(("text", "words"), [("", "not valid JSON"), ("[]", "not a JSON object")])
-def test_a_status_that_is_none_is_an_error(host: Host, text: str, words: str) -> None:
+def test_an_invalid_status_is_an_error(host: Host, text: str, words: str) -> None:
     host.profile()
     host.write("status", text)
     assert f"Error while reading minikube status: it is {words}" in host()["msg"]
 
 
 @pytest.mark.parametrize(("there", "declared"), [("all", "nvidia"), ("nvidia", "all"), ("nvidia", "nvidia")])
-def test_all_gpus_have_two_names(host: Host, there: str, declared: str) -> None:
+def test_both_names_for_all_gpus_are_equal(host: Host, there: str, declared: str) -> None:
     host.profile(**IN_DOCKER, GPUs=there, Addons={**CONFIG["Addons"], "nvidia-device-plugin": True})
     assert host(**DECLARED, gpus=declared)["changed"] is False
 
 
-def test_the_addon_of_the_gpus_belongs_to_them(host: Host) -> None:
+def test_the_gpu_addon_follows_the_gpu_setting(host: Host) -> None:
     host.profile(**IN_DOCKER, GPUs="all", Addons={**CONFIG["Addons"], "nvidia-device-plugin": True})
     assert host(**DECLARED, gpus="all")["changed"] is False
 
@@ -396,7 +399,7 @@ def test_the_addon_of_the_gpus_belongs_to_them(host: Host) -> None:
     ],
 )
 @pytest.mark.parametrize("exists", [True, False])
-def test_only_what_minikube_left_on_the_host_is_removed(
+def test_only_files_of_minikube_are_removed_from_the_host(
     host: Host, programs: Any, network: str | None, drop_in: str | None, driver: str, removed: list[str], exists: bool
 ) -> None:
     root = host.here / "root"
@@ -417,6 +420,7 @@ def test_only_what_minikube_left_on_the_host_is_removed(
     result = host(**settings)
     assert (result["changed"], result["removed"]) == (predicted["changed"], removed)
     assert {path for path in before if not (root / path).exists()} == {path for path in before if f"/{path}" in removed}
+    assert [*recorded(root)] == [path for path in removed if path.startswith("/")]
     calls = host.calls()
     assert ("ip link delete bridge type bridge" in calls) == ("interface bridge" in removed)
     assert ("systemctl daemon-reload" in calls) == (f"/{DROP_IN}" in removed)

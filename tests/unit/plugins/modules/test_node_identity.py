@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host that claims the node of another one, in each module that changes nodes."""
+"""A host that claims another host's node, in each module that changes nodes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_no_module_changes_the_node_of_another_host(
     assert not own.get("failed"), own
 
 
-def test_pools_are_refused_as_a_whole_when_one_host_claims_the_node_of_another(call: Run, state: FakeCluster) -> None:
+def test_pools_of_all_nodes_are_refused_if_one_host_claims_another_hosts_node(call: Run, state: FakeCluster) -> None:
     before = copy.deepcopy(state.nodes)
     nodes = [
         {"name": "cp1", "labels": {"a": "b"}, "identity": claim("cp1", "cp", "192.0.2.1")},
@@ -78,7 +78,7 @@ def test_pools_record_once_which_host_a_node_belongs_to(call: Run, state: FakeCl
     assert state.nodes["gpu1"].body()["metadata"]["annotations"] == {RECORD: "g1"}
     later = {"name": "gpu1", "identity": claim("gpu1", "g1", "198.51.100.2")}
     assert not call("node_pools", nodes=[later])["changed"]
-    # Whoever has the address now: the record says whose it is.
+    # The record decides, whichever host has the address now.
     other = {"name": "gpu1", "identity": claim("gpu1", "other", "192.0.2.2")}
     assert "belongs to the inventory host 'g1'" in call("node_pools", nodes=[other])["msg"]
 

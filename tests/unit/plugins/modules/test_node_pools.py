@@ -33,7 +33,7 @@ def cluster(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterat
         yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
 
 
-def test_labels_and_taints_come_and_go(cluster: Cluster) -> None:
+def test_labels_and_taints_are_added_and_removed(cluster: Cluster) -> None:
     pool = {"name": "gpu1", "labels": {"gpulab.io/pool": "a"}, "taints": [TAINT]}
     node = cluster.state.nodes["gpu1"]
     predicted = cluster.sort(pool, check=True)
@@ -54,7 +54,7 @@ def test_labels_and_taints_come_and_go(cluster: Cluster) -> None:
     assert not cluster.sort({"name": "gpu1"})["changed"]
 
 
-def test_what_a_record_claims_wrongly_stays_and_is_a_warning(cluster: Cluster) -> None:
+def test_labels_that_a_record_claims_wrongly_stay_and_are_a_warning(cluster: Cluster) -> None:
     node = cluster.state.nodes["gpu1"]
     compromised = {"key": "compromised", "effect": "NoExecute"}
     node.taints = [compromised]
@@ -65,7 +65,7 @@ def test_what_a_record_claims_wrongly_stays_and_is_a_warning(cluster: Cluster) -
     assert "annotation gpulab.io/node-pool of node gpu1 claims the taint 'compromised:NoExecute'" in str(result)
 
 
-def test_who_writes_the_node_meanwhile_is_waited_for(cluster: Cluster) -> None:
+def test_a_conflict_with_a_simultaneous_change_of_the_node_is_retried(cluster: Cluster) -> None:
     cluster.state.nodes["gpu1"].conflicts = 2
     assert cluster.sort({"name": "gpu1", "taints": [TAINT]})["changed"]
     assert cluster.state.nodes["gpu1"].taints == [SET]
@@ -87,7 +87,7 @@ def test_who_writes_the_node_meanwhile_is_waited_for(cluster: Cluster) -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_before_anything_changes(
+def test_invalid_declarations_are_reported_before_anything_changes(
     cluster: Cluster, nodes: list[dict[str, Any]], words: list[str]
 ) -> None:
     result = cluster.sort(*nodes)
@@ -96,7 +96,7 @@ def test_a_mistake_is_told_before_anything_changes(
     assert all(node.taints == [] for node in cluster.state.nodes.values())
 
 
-def test_a_node_that_is_still_to_come_is_predicted(cluster: Cluster) -> None:
+def test_changes_of_a_node_that_does_not_exist_yet_are_predicted(cluster: Cluster) -> None:
     result = cluster.sort({"name": "new", "labels": {"gpulab.io/pool": "a"}}, check=True)
     assert not result["failed"]
     assert list(result["changes"]) == ["new"]

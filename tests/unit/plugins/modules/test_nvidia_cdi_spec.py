@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from fake_host import FakeHost
+from first_run_record import recorded
 
 DEVICES = ["0", "1", "GPU-a", "GPU-b", "all"]
 SHOW = "LoadState=loaded\\nActiveState={0}\\nUnitFileState={1}\\nInvocationID=\\nNeedDaemonReload=no\\n"
 
 
 class Host(FakeHost):  # type: ignore[misc]
-    """nvidia-ctk lists what the file holds; starting the service puts ``after`` there."""
+    """A host whose nvidia-ctk lists the content of the file; starting the service writes ``after`` into it."""
 
     def __init__(self, root: Path, programs: Any, run: Any) -> None:
         super().__init__(root, programs, run)
@@ -46,7 +47,7 @@ esac""",
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
         args = {"count": 2, "driver_version": "580.178.04", "path": str(self.spec), "timeout": 2, **options}
-        # Without the machine's own PATH, which may hold a real nvidia-ctk.
+        # Without the machine's own PATH, which may contain a real nvidia-ctk.
         path = f"{self.programs.directory}:{self.root}/tools"
         result: dict[str, Any] = self._run("nvidia_cdi_spec", args, check=check, path=path)
         return result
@@ -57,13 +58,13 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path / "host", programs, run_module)
 
 
-def test_a_complete_specification_is_left_alone(host: Host) -> None:
+def test_a_complete_specification_is_not_changed(host: Host) -> None:
     host.write(host.spec, DEVICES)
     result = host.run()
     assert not result["changed"] and result["devices"] == DEVICES and host.log == []
 
 
-def test_a_missing_one_is_asked_for(host: Host) -> None:
+def test_a_missing_specification_is_generated(host: Host) -> None:
     host.write(host.after, DEVICES)
     assert host.run(check=True)["changed"] and host.log == []
     result = host.run()
@@ -71,14 +72,14 @@ def test_a_missing_one_is_asked_for(host: Host) -> None:
     assert host.log == ["reset-failed nvidia-cdi-refresh.service", "start nvidia-cdi-refresh.service"]
 
 
-def test_one_of_an_older_driver_is_asked_for_again(host: Host) -> None:
+def test_the_specification_of_an_older_driver_is_generated_again(host: Host) -> None:
     host.write(host.spec, DEVICES, driver="570.10")
     host.write(host.after, DEVICES)
     assert host.run()["changed"]
     assert "580.178.04" in host.spec.read_text()
 
 
-def test_one_with_device_nodes_that_are_gone_is_asked_for_again(host: Host) -> None:
+def test_a_specification_with_missing_device_nodes_is_generated_again(host: Host) -> None:
     host.write(host.after, DEVICES)
     for form in ("- path: {}", '  path: "{}"'):
         host.write(host.spec, [*DEVICES, f"\n{form.format('/dev/null')}"])
@@ -100,14 +101,14 @@ def test_a_lost_gpu_is_named_with_the_journal(host: Host) -> None:
     assert result["failed"] and "1 of 2 GPUs" in result["msg"] and "GPU is lost" in result["msg"]
 
 
-def test_a_service_that_fails_says_why(host: Host) -> None:
+def test_a_failing_service_is_reported_with_the_reason(host: Host) -> None:
     host.systemctl(start="echo 'Job failed' >&2; exit 1")
     result = host.run()
     assert result["failed"] and "Job failed" in result["msg"]
     assert (result["cmd"], result["rc"]) == ("systemctl start nvidia-cdi-refresh.service", 1)
 
 
-def test_the_units_are_kept_enabled(host: Host) -> None:
+def test_the_units_stay_enabled(host: Host) -> None:
     host.write(host.spec, DEVICES)
     host.systemctl(active="inactive", enabled="disabled")
     result = host.run()
@@ -116,6 +117,9 @@ def test_the_units_are_kept_enabled(host: Host) -> None:
         "enable nvidia-cdi-refresh.path",
         "start nvidia-cdi-refresh.path",
     ]
+    disabled = {"enabled": "disabled", "active": "inactive"}
+    units = ("nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path")
+    assert recorded(host.root.parent) == dict.fromkeys(units, disabled)
 
 
 def test_without_the_toolkit_check_mode_predicts_nothing_and_a_run_fails(host: Host) -> None:

@@ -22,8 +22,8 @@ make: *** [Makefile:80: modules] Error 2
 """
 
 
-# The ends of two logs of nvidia-open-kernel-dkms 550.163.01 on Debian 13 with the kernel 6.12.117: as it fails by
-# itself, and with the compiler moved away.
+# The last lines of two logs of nvidia-open-kernel-dkms 550.163.01 on Debian 13 with kernel 6.12.117: one unmodified,
+# and one without the compiler.
 TREE = "/var/lib/dkms/nvidia-current-open/550.163.01/build"
 TRIXIE = f"""  CC [M]  {TREE}/nvidia/nv-pci.o
 {TREE}/nvidia/nv-pci.c: In function 'nv_resize_pcie_bars':
@@ -45,7 +45,7 @@ OTHER_COMPILER = """The compiler 'gcc-11' does not match the compiler used to bu
 make: *** [Makefile:107: modules] Error 1
 """
 
-# With NV_VERBOSE=1 on a kernel that prints its own check, which passed.
+# With NV_VERBOSE=1, and a kernel that prints its own configuration check, which passed.
 VERBOSE = r"""make[1]: Entering directory '/usr/src/linux-headers-5.15.0-100-generic'
 test -e include/generated/autoconf.h -a -e include/config/auto.conf || ( \
 echo >&2; \
@@ -60,7 +60,7 @@ if [ ! -e nv-kernel.o ]; then echo "*** failed"; fi
 make[2]: *** [scripts/Makefile.build:297: nv.o] Error 1
 make: *** [Makefile:82: modules] Error 2
 """
-# The words of GCC and of make for: error, warning, note, and that it waits for unfinished jobs.
+# Messages of GCC and make: error, warning, note, and waiting for unfinished jobs.
 LANGUAGES = {
     "Chinese": ("错误\uff1a", "警告\uff1a", "附注\uff1a", "正在等待未完成的任务...."),
     "French": ("erreur: ", "attention : ", "note: ", "Attente des tâches non terminées…"),
@@ -88,7 +88,7 @@ LANGUAGES = {
         ),
     ],
 )
-def test_status(line: str, expected: tuple[str, ...]) -> None:
+def test_the_status_is_parsed(line: str, expected: tuple[str, ...]) -> None:
     (build,) = parse_status(f"Deprecated feature: REMAKE_INITRD\n{line}\n\n")
     assert (build.module, build.version, build.kernel, build.state, build.notes) == expected
 
@@ -117,7 +117,7 @@ def test_status(line: str, expected: tuple[str, ...]) -> None:
         ("  9 | #define A \\\n    |  ^\nnv.c:9:1: error: b\n", ["nv.c:9:1: error: b"]),
     ],
 )  # fmt: skip
-def test_lines_that_tell(log: str, lines: list[str]) -> None:
+def test_the_lines_with_the_error_are_found(log: str, lines: list[str]) -> None:
     assert telling_lines(log) == lines
 
 
@@ -131,12 +131,12 @@ def test_lines_that_tell(log: str, lines: list[str]) -> None:
         "nvidia.o: error: objtool: nv+0x1: unannotated intra-function call",
     ],
 )
-def test_commands_that_the_log_shows_tell_nothing(cause: str) -> None:
+def test_commands_in_the_log_are_ignored(cause: str) -> None:
     assert telling_lines(VERBOSE.format(cause)) == [cause.strip()]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-def test_logs_in_another_language(language: str) -> None:
+def test_logs_in_another_language_are_understood(language: str) -> None:
     error, warning, note, waiting = LANGUAGES[language]
     lines = [
         f"cc: {warning}x",
@@ -148,7 +148,7 @@ def test_logs_in_another_language(language: str) -> None:
     ]
     assert telling_lines("\n".join(lines)) == [lines[2]]
     assert telling_lines("\n".join([f"cc: {error}x", *lines[3:]])) == [f"cc: {error}x"]
-    # Some languages wait with one full stop.
+    # In some languages the message ends with a single full stop.
     lines[-1] = f"make[4]: *** {waiting.rstrip('.…')}."
     assert telling_lines("\n".join(lines)) == [lines[2]]
     assert telling_lines("\n".join(lines[4:])) == [lines[4]]
@@ -170,7 +170,7 @@ def test_logs_in_another_language(language: str) -> None:
     "end",
     ["error: ld returned 1 exit status", "erro: ld retornou o status de sa\u00edda 1", "Fehler: ld gab 1 zur\u00fcck"],
 )
-def test_what_the_linker_says_is_the_reason_in_any_language(cause: str, end: str) -> None:
+def test_the_linkers_message_is_the_reason_in_any_language(cause: str, end: str) -> None:
     where = "/usr/bin/ld: nv.o: na fun\u00e7\u00e3o \u00abfoo\u00bb:"
     make = "make[2]: *** [Makefile:80: nvidia.ko] Erro 1\nmake[2]: *** Esperando que outros processos terminem."
     assert telling_lines(f"{where}\n{cause}\ncollect2: {end}\n{make}") == [cause]
@@ -195,7 +195,7 @@ def write_log(root: Path, where: str) -> Path:
 @pytest.mark.parametrize(
     "note", ["Differences between built and installed modules", "WARNING! Diff between built and installed module!"]
 )
-def test_another_module_than_the_one_that_was_built_is_not_it(info: Any, programs: Any, note: str) -> None:
+def test_another_module_than_the_one_that_was_built_does_not_count(info: Any, programs: Any, note: str) -> None:
     programs.add("dkms", f"echo 'nvidia/{VERSION}, {KERNEL}, x86_64: installed ({note})'")
     result = info(version=VERSION)
     assert result["installed"] is False and result["differs"] is True
@@ -204,12 +204,12 @@ def test_another_module_than_the_one_that_was_built_is_not_it(info: Any, program
     assert result["installed"] is True and result["differs"] is False
 
 
-def test_without_dkms_nothing_is_known(info: Any) -> None:
+def test_without_dkms_the_result_is_empty(info: Any) -> None:
     result = info(version=VERSION)
     assert (result["builds"], result["installed"], result["reason"]) == ([], None, [])
 
 
-def test_a_module_that_is_there_needs_no_reason(info: Any, programs: Any, tmp_path: Path) -> None:
+def test_an_installed_module_needs_no_reason(info: Any, programs: Any, tmp_path: Path) -> None:
     programs.add("dkms", f"echo 'nvidia/{VERSION}, {KERNEL}, x86_64: installed'; echo 'zfs/2.3, x, x86_64: built'")
     write_log(tmp_path, f"nvidia/{VERSION}/{KERNEL}/x86_64/log/make.log")
     result = info(version=VERSION)

@@ -62,7 +62,7 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path / "host", programs, run_module)
 
 
-def test_loads_once(host: Host) -> None:
+def test_the_module_is_loaded_once(host: Host) -> None:
     assert host.run(check=True)["changed"] and host.log == []
     result = host.run()
     assert result["changed"] and result["loaded_version"] == VERSION and not result["reboot_required"]
@@ -72,7 +72,7 @@ def test_loads_once(host: Host) -> None:
 
 
 @pytest.mark.parametrize("text", [OPEN, PROPRIETARY])
-def test_both_kinds_of_module_are_read(host: Host, text: str) -> None:
+def test_versions_of_open_and_proprietary_modules_are_read(host: Host, text: str) -> None:
     host.loaded(text.format(VERSION))
     assert not host.run()["changed"]
 
@@ -85,7 +85,7 @@ def test_another_version_is_unloaded_first(host: Host) -> None:
     assert host.log == ["modprobe -r nvidia_uvm", "modprobe -r nvidia", *LOADING]
 
 
-def test_a_version_in_use_needs_a_reboot(host: Host) -> None:
+def test_another_version_in_use_requires_a_reboot(host: Host) -> None:
     host.loaded(PROPRIETARY.format("570.10"))
     host.modprobe(busy="yes")
     result = host.run()
@@ -94,7 +94,7 @@ def test_a_version_in_use_needs_a_reboot(host: Host) -> None:
     assert result["loaded_version"] == "570.10"
 
 
-def test_nouveau_is_unloaded_or_needs_a_reboot(host: Host) -> None:
+def test_nouveau_is_unloaded_or_requires_a_reboot(host: Host) -> None:
     (host.root / "proc/modules").write_text("nouveau 1 0 - x\n")
     host.modprobe(busy="yes")
     result = host.run()
@@ -128,7 +128,7 @@ def test_nouveau_is_unloaded_or_needs_a_reboot(host: Host) -> None:
         ("modprobe: ERROR: could not insert 'nvidia': Level 2 halted", "dkms status"),
     ],
 )
-def test_each_failure_has_its_advice(host: Host, said: str, advice: str) -> None:
+def test_each_failure_has_its_remedy(host: Host, said: str, advice: str) -> None:
     host.modprobe(error=said)
     result = host.run()
     assert result["failed"] and said in result["msg"] and advice in result["msg"] and VERSION in result["msg"]
@@ -146,7 +146,7 @@ def test_each_failure_has_its_advice(host: Host, said: str, advice: str) -> None
         "Lockdown: modprobe: direct PCI access is restricted",
     ],
 )
-def test_a_module_without_a_trusted_signature_leads_to_its_enrollment(host: Host, said: str) -> None:
+def test_a_module_without_a_trusted_signature_is_reported_with_how_to_enroll_the_key(host: Host, said: str) -> None:
     host.modprobe(error=f"modprobe: ERROR: could not insert 'nvidia': {said}")
     advice = host.run()["msg"].partition(said)[2]
     assert 0 < advice.index("Secure Boot") < advice.index("mokutil --import /var/lib/dkms/mok.pub")
@@ -156,7 +156,7 @@ def test_a_module_without_a_trusted_signature_leads_to_its_enrollment(host: Host
 
 
 @pytest.mark.parametrize("since", ["before the call", "by this call"])
-def test_a_module_that_finds_no_gpu_fails_with_the_reason_of_the_kernel(host: Host, since: str) -> None:
+def test_a_module_that_finds_no_gpu_fails_with_the_kernels_reason(host: Host, since: str) -> None:
     record = {
         "MESSAGE": "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2bb1)\nNVRM: installed in this system requires use "
         "of the NVIDIA open kernel modules.",
@@ -182,7 +182,7 @@ printf '%s' '{OPEN.format(VERSION).strip()}' > {host.root}/proc/driver/nvidia/ve
     assert result["msg"].startswith(f"Error while loading nvidia_uvm of the NVIDIA driver {VERSION}: modprobe: FATAL")
 
 
-def test_success_of_modprobe_alone_is_not_enough(host: Host) -> None:
+def test_the_success_of_modprobe_alone_is_not_sufficient(host: Host) -> None:
     host.programs.add("modprobe", "exit 0")
     result = host.run()
     assert result["failed"] and "/proc/driver/nvidia/version" in result["msg"]
@@ -194,7 +194,7 @@ def test_a_module_of_another_version_is_named(host: Host) -> None:
     assert result["failed"] and "595.91.07" in result["msg"]
 
 
-def test_the_initial_ramdisk_is_made_anew_only_when_it_matters(host: Host) -> None:
+def test_the_initial_ramdisk_is_only_updated_if_necessary(host: Host) -> None:
     host.loaded(OPEN.format(VERSION))
     image, blacklist = host.root / f"boot/initrd.img-{RELEASE}", host.root / "etc/modprobe.d/b.conf"
     image.write_text("")
@@ -209,8 +209,8 @@ def test_the_initial_ramdisk_is_made_anew_only_when_it_matters(host: Host) -> No
     assert host.log == [f"update-initramfs -u -k {RELEASE}"]
 
 
-def test_the_initial_ramdisks_of_the_running_and_of_the_newest_kernel_are_renewed(host: Host) -> None:
-    """``update-initramfs -u`` alone takes the newest one, so the running kernel's would stay old for ever."""
+def test_the_initial_ramdisks_of_the_running_and_the_newest_kernel_are_updated(host: Host) -> None:
+    """``update-initramfs -u`` alone only updates the newest kernel's."""
     host.programs.add(
         "update-initramfs",
         f'echo "update-initramfs $*" >> {host.root}/log; touch {host.root}/boot/initrd.img-"${{3:-{NEWER}}}"',
@@ -222,7 +222,7 @@ def test_the_initial_ramdisks_of_the_running_and_of_the_newest_kernel_are_renewe
         (host.root / f"lib/modules/{release}/modules.dep").write_text("kernel/drivers/gpu/drm/nouveau/nouveau.ko: x\n")
         (host.root / f"boot/initrd.img-{release}").write_text("")
         os.utime(host.root / f"boot/initrd.img-{release}", (1, 1))
-    # A copy by DKMS.
+    # A copy made by DKMS.
     (host.root / f"boot/initrd.img-{NEWER}.old-dkms").write_text("")
     os.utime(host.root / f"boot/initrd.img-{NEWER}.old-dkms", (1, 1))
     options: dict[str, Any] = {"blacklist": "/etc/modprobe.d/b.conf"}
@@ -231,7 +231,7 @@ def test_the_initial_ramdisks_of_the_running_and_of_the_newest_kernel_are_renewe
     assert not host.run(**options)["changed"]
 
 
-def test_modules_of_the_other_kind_are_replaced_by_those_of_the_same_version(host: Host) -> None:
+def test_modules_of_the_other_kind_are_replaced_even_in_the_same_version(host: Host) -> None:
     host.loaded(PROPRIETARY.format(VERSION))
     (host.root / "proc/modules").write_text("nvidia 1 0 - x\n")
     assert not host.run(modules="proprietary")["changed"] and not host.run()["changed"]
@@ -241,7 +241,7 @@ def test_modules_of_the_other_kind_are_replaced_by_those_of_the_same_version(hos
     assert not host.run(modules="open")["changed"]
 
 
-def test_modules_of_the_other_kind_that_are_in_use_need_a_reboot(host: Host) -> None:
+def test_modules_of_the_other_kind_that_are_in_use_require_a_reboot(host: Host) -> None:
     host.loaded(PROPRIETARY.format(VERSION))
     host.modprobe(busy="yes")
     result = host.run(modules="open")
@@ -266,7 +266,7 @@ def test_the_key_that_dkms_signs_with_is_named(host: Host, files: dict[str, str]
     assert f"mokutil --import {path}," in host.run()["msg"]
 
 
-def test_it_is_unloaded_whatever_its_version(host: Host) -> None:
+def test_any_version_can_be_unloaded(host: Host) -> None:
     host.loaded(PROPRIETARY.format("570.10"))
     assert host.run(state="absent", check=True)["changed"] and host.log == []
     result = host.run(state="absent")
@@ -275,7 +275,7 @@ def test_it_is_unloaded_whatever_its_version(host: Host) -> None:
     assert not host.run(state="absent")["changed"]
 
 
-def test_a_driver_in_use_stays_whole(host: Host) -> None:
+def test_a_driver_in_use_is_not_partly_unloaded(host: Host) -> None:
     host.loaded(PROPRIETARY.format("570.10"))
     host.modprobe(busy="yes")
     result = host.run(state="absent")
@@ -284,7 +284,7 @@ def test_a_driver_in_use_stays_whole(host: Host) -> None:
     assert host.log[-2:] == LOADING[1:]
 
 
-def test_what_an_interrupted_run_did_not_come_to_is_loaded_too(host: Host) -> None:
+def test_modules_that_an_interrupted_run_did_not_load_are_loaded(host: Host) -> None:
     host.loaded(OPEN.format(VERSION))
     (host.root / "dev/nvidia-uvm").unlink()
     assert host.run(check=True)["changed"] and host.log == []
@@ -292,7 +292,7 @@ def test_what_an_interrupted_run_did_not_come_to_is_loaded_too(host: Host) -> No
     assert not host.run()["changed"]
 
 
-def test_modules_of_others_that_had_to_go_come_back(host: Host) -> None:
+def test_unmanaged_modules_that_had_to_be_unloaded_are_loaded_again(host: Host) -> None:
     host.loaded(OPEN.format("570.1"))
     (host.root / "proc/modules").write_text(
         "nvidia_peermem 1 0 - Live 0x0\nnvidia_uvm 1 0 - Live 0x0\nnvidia 1 2 - Live 0x0\n"
@@ -303,10 +303,10 @@ def test_modules_of_others_that_had_to_go_come_back(host: Host) -> None:
     assert host.log[-1] == "modprobe nvidia_peermem"
 
 
-def test_a_driver_in_use_keeps_the_modules_of_others(host: Host) -> None:
+def test_a_driver_in_use_keeps_unmanaged_modules(host: Host) -> None:
     host.loaded(OPEN.format("570.1"))
     host.modprobe(busy="yes")
-    # Unloading them worked: the list is read anew.
+    # Unloading them has succeeded, so the list is read again.
     (host.root / "proc/modules").write_text("nvidia_peermem 1 0 - Live 0x0\nnvidia 1 1 - Live 0x0\n")
     host.programs.add(
         "modprobe",

@@ -32,11 +32,11 @@ HYBRID = "4:devices:/a.service\n1:name=systemd:/b.slice/b.service\n0::/system.sl
         ("", ""),
     ],
 )
-def test_unit(text: str, unit: str) -> None:
+def test_the_unit_of_a_cgroup_is_found(text: str, unit: str) -> None:
     assert unit_of_cgroup(text) == unit
 
 
-def test_devices() -> None:
+def test_device_nodes_of_the_driver_are_recognized() -> None:
     links = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia0", "/dev/null"]
     others = ["/dev/nvidia-uvm (deleted)", "/dev/nvidia0extra", "/home/dev/nvidia0", "socket:[1]", "/dev/nvidia.log"]
     assert driver_devices(links) == ["/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia0", "/dev/nvidiactl"]
@@ -80,13 +80,13 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path / "host", programs, run_module)
 
 
-def test_nobody(host: Host) -> None:
+def test_without_users_the_list_is_empty(host: Host) -> None:
     host.process(1, "init", "0::/init.scope\n", "/dev/null")
     result = host.run()
     assert result["users"] == [] and result["services"] == ["nvidia-persistenced.service"]
 
 
-def test_processes_with_units_and_pods(host: Host) -> None:
+def test_processes_are_returned_with_their_units_and_pods(host: Host) -> None:
     host.process(20, "python3", POD, "/dev/nvidia1", "/dev/nvidiactl", "/dev/null")
     host.process(9, "nv-hostengine", "0::/system.slice/dcgm.service\n", "/dev/nvidiactl")
     host.process(30, "python3", POD.replace(UID[:4], "ffff"), "/dev/nvidia0")

@@ -37,9 +37,7 @@ def make(tmp_path: Path, programs: Any) -> Make:
         ({1: "all-1g.10gb"}, [[], [[15, 0], [15, 2], [15, 4], [15, 6]]]),
     ],
 )
-def test_gpus_are_cut_once_and_then_left_alone(
-    make: Make, run_module: Run, layout: Any, parts: list[Any], quiet: bool
-) -> None:
+def test_gpus_are_partitioned_once(make: Make, run_module: Run, layout: Any, parts: list[Any], quiet: bool) -> None:
     smi = make(a100(), a100(), quiet=quiet)
     predicted = run_module("nvidia_mig", {"layout": layout}, check=True)
     assert (predicted["changed"], smi.changes) == (True, [])
@@ -52,7 +50,7 @@ def test_gpus_are_cut_once_and_then_left_alone(
     assert smi.changes == before
 
 
-def test_another_cut_removes_the_former_first(make: Make, run_module: Run) -> None:
+def test_a_changed_layout_removes_the_former_partitions_first(make: Make, run_module: Run) -> None:
     smi = make(a100(True, [[9, 0]]))
     result = run_module("nvidia_mig", {"layout": "all-1g.5gb"})
     assert result["before"] == [["3g.20gb"]]
@@ -60,7 +58,7 @@ def test_another_cut_removes_the_former_first(make: Make, run_module: Run) -> No
     assert smi.state["gpus"][0]["parts"] == ALL_SMALL
 
 
-def test_back_to_whole_gpus(make: Make, run_module: Run) -> None:
+def test_partitions_are_removed_for_whole_gpus(make: Make, run_module: Run) -> None:
     smi = make(a100(True, ALL_SMALL), a100(True), T4)
     result = run_module("nvidia_mig", {})
     assert [gpu["profiles"] for gpu in result["gpus"]] == [[], [], []]
@@ -68,7 +66,7 @@ def test_back_to_whole_gpus(make: Make, run_module: Run) -> None:
     assert not run_module("nvidia_mig", {})["changed"]
 
 
-def test_the_same_parts_elsewhere_are_as_good(make: Make, run_module: Run) -> None:
+def test_the_same_mig_devices_at_other_placements_are_not_a_change(make: Make, run_module: Run) -> None:
     smi = make(a100(True, [[19, 3], [9, 4]]))
     assert not run_module("nvidia_mig", {"layout": ["3g.20gb", "1g.5gb"]})["changed"]
     assert smi.changes == []
@@ -86,7 +84,7 @@ def test_the_same_parts_elsewhere_are_as_good(make: Make, run_module: Run) -> No
         ({**a100(), "name": "NVIDIA RTX PRO 5000 Blackwell"}, "all-1g.12gb", "nvidia-smi -i 0 -mig 1 once"),
     ],
 )
-def test_what_cannot_be_is_one_error_before_anything_changes(
+def test_an_impossible_layout_is_one_error_before_anything_changes(
     make: Make, run_module: Run, gpu: dict[str, Any], layout: Any, words: str, check: bool
 ) -> None:
     smi = make(gpu)
@@ -105,22 +103,20 @@ def test_what_cannot_be_is_one_error_before_anything_changes(
         (a100(True), {"refuses": True, "refusal_rc": 6}, "its MIG devices are nothing, not 1g.5gb, 1g.5gb"),
     ],
 )
-def test_the_result_is_read_and_not_believed(
+def test_the_result_is_read_back_from_nvidia_smi(
     make: Make, run_module: Run, gpu: dict[str, Any], more: dict[str, Any], words: str
 ) -> None:
     make(gpu, **more)
     result = run_module("nvidia_mig", {"layout": "all-1g.5gb"})
     assert result["failed"]
     assert words in result["msg"] and "nvidia-smi printed" in result["msg"]
-    # Only a command that failed is shown; nvidia-smi may end with 0 although it did nothing.
+    # Only a failed command is shown; nvidia-smi may exit with 0 without a change.
     assert result.get("rc") == more.get("refusal_rc")
     assert ("nvidia-smi mig -i 0 -cgi " in result.get("cmd", "")) == ("refusal_rc" in more)
 
 
 @pytest.mark.parametrize("layout", [None, ["4g.20gb"]])
-def test_the_work_of_another_hand_stays_unless_given_up(
-    make: Make, run_module: Run, tmp_path: Path, layout: Any
-) -> None:
+def test_unmanaged_partitions_stay_unless_released(make: Make, run_module: Run, tmp_path: Path, layout: Any) -> None:
     smi = make(a100(True, [[9, 0]]))
     args = {"layout": layout, "owned": False, "owner_file": str(tmp_path / "ours")}
     result = run_module("nvidia_mig", args)
@@ -131,7 +127,7 @@ def test_the_work_of_another_hand_stays_unless_given_up(
     assert run_module("nvidia_mig", args)["changed"]
 
 
-def test_whose_instances_they_were_is_forgotten_last_of_all(make: Make, run_module: Run, tmp_path: Path) -> None:
+def test_the_record_of_ownership_is_deleted_last(make: Make, run_module: Run, tmp_path: Path) -> None:
     smi = make(a100(True, [[9, 0]]), a100())
     owner = tmp_path / "ours"
     owner.touch()
@@ -140,7 +136,7 @@ def test_whose_instances_they_were_is_forgotten_last_of_all(make: Make, run_modu
     assert owner.exists()
     assert run_module("nvidia_mig", args, check=True)["differs"] and owner.exists()
     assert run_module("nvidia_mig", args)["changed"] and not owner.exists()
-    # As a run leaves it that was ended in between.
+    # State after a run that was interrupted in between.
     owner.touch()
     before = smi.changes
     assert run_module("nvidia_mig", args)["differs"] and not owner.exists()
@@ -148,7 +144,7 @@ def test_whose_instances_they_were_is_forgotten_last_of_all(make: Make, run_modu
     assert not run_module("nvidia_mig", args)["differs"]
 
 
-def test_a_host_without_a_driver_is_left_alone_unless_it_shall_be_cut(make: Make, run_module: Run) -> None:
+def test_a_host_without_a_driver_is_only_an_error_if_partitions_are_declared(make: Make, run_module: Run) -> None:
     make()
     make(lost=True)
     assert not run_module("nvidia_mig", {})["changed"]
@@ -157,7 +153,7 @@ def test_a_host_without_a_driver_is_left_alone_unless_it_shall_be_cut(make: Make
     assert result["failed"] and "querying nvidia-smi for the GPUs" in result["msg"]
 
 
-def test_the_script_for_the_boot_makes_the_same_parts(
+def test_the_boot_script_creates_the_same_mig_devices(
     make: Make, run_module: Run, programs: Any, tmp_path: Path
 ) -> None:
     smi = make(a100(), a100())

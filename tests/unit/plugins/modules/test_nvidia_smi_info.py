@@ -21,7 +21,7 @@ CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", REPOSITORY.parent / "shared/ca
 
 @pytest.fixture
 def prints(programs: Any, tmp_path: Path) -> Any:
-    """Makes an nvidia-smi that prints a text, whatever it is asked, and ends in a way."""
+    """Create an nvidia-smi that prints a text for any arguments, and then runs ``end``."""
 
     def make(text: str | bytes, end: str = "exit 0") -> str:
         path = tmp_path / "output"
@@ -31,7 +31,7 @@ def prints(programs: Any, tmp_path: Path) -> Any:
     return make
 
 
-def test_program_in_path(run_module: Any, prints: Any) -> None:
+def test_the_program_is_found_in_path(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     for check in (False, True):
         result = run_module("nvidia_smi_info", {}, check=check)
@@ -39,7 +39,7 @@ def test_program_in_path(run_module: Any, prints: Any) -> None:
         assert [gpu["uuid"] for gpu in result["gpus"]] == [gpu.uuid for gpu in smi.FOUR]
 
 
-def test_each_form_is_asked_for_by_its_option(run_module: Any, programs: Any, tmp_path: Path) -> None:
+def test_each_form_is_queried_with_its_option(run_module: Any, programs: Any, tmp_path: Path) -> None:
     (tmp_path / "list").write_text(smi.listed())
     (tmp_path / "csv").write_text(smi.csv("count,index,uuid,name,pci.bus_id"))
     programs.add(
@@ -55,7 +55,7 @@ def test_each_form_is_asked_for_by_its_option(run_module: Any, programs: Any, tm
     assert log[2:] == ["-L", ""]
 
 
-def test_a_driver_below_another_directory(run_module: Any, tmp_path: Path) -> None:
+def test_a_driver_in_another_root_directory_is_queried(run_module: Any, tmp_path: Path) -> None:
     program = tmp_path / "usr" / "bin" / "nvidia-smi"
     program.parent.mkdir(parents=True)
     (tmp_path / "output").write_text(smi.xml())
@@ -66,7 +66,7 @@ def test_a_driver_below_another_directory(run_module: Any, tmp_path: Path) -> No
     assert (tmp_path / "log").read_text().startswith(f"{tmp_path}/usr/lib/x86_64-linux-gnu:")
 
 
-def test_missing_program(run_module: Any) -> None:
+def test_a_missing_program_is_reported(run_module: Any) -> None:
     result = run_module("nvidia_smi_info", {"executable": "nvidia-smi-is-not-here"})
     assert (result["failed"], result["state"], result["rc"]) == (False, "driver_not_installed", None)
     assert result["gpus"] == []
@@ -75,13 +75,13 @@ def test_missing_program(run_module: Any) -> None:
 
 
 @pytest.mark.parametrize(("words", "rc", "state"), smi.MESSAGES)
-def test_states(run_module: Any, prints: Any, words: str, rc: int, state: str) -> None:
+def test_each_error_message_has_its_state(run_module: Any, prints: Any, words: str, rc: int, state: str) -> None:
     path = prints(words, f"exit {rc}")
     result = run_module("nvidia_smi_info", {"executable": path})
     assert (result["failed"], result["state"], result["rc"]) == (False, state, rc)
 
 
-def test_failure_only_when_asked_for(run_module: Any, prints: Any) -> None:
+def test_it_only_fails_on_request(run_module: Any, prints: Any) -> None:
     words, rc, state = smi.MESSAGES[1]
     prints(words, f"exit {rc}")
     assert not run_module("nvidia_smi_info", {"fail_on": ["degraded"]})["failed"]
@@ -92,7 +92,7 @@ def test_failure_only_when_asked_for(run_module: Any, prints: Any) -> None:
     assert (result["state"], result["rc"]) == (state, rc)
 
 
-def test_hung_program_is_killed(run_module: Any, prints: Any) -> None:
+def test_a_program_that_hangs_is_killed(run_module: Any, prints: Any) -> None:
     prints(smi.xml()[:400], "sleep 600")
     begun = time.monotonic()
     result = run_module("nvidia_smi_info", {"timeout": 1})
@@ -101,7 +101,7 @@ def test_hung_program_is_killed(run_module: Any, prints: Any) -> None:
     assert "no response within 1 s" in result["message"]
 
 
-def test_program_that_kills_itself(run_module: Any, prints: Any) -> None:
+def test_a_program_ended_by_a_signal_is_reported(run_module: Any, prints: Any) -> None:
     prints(smi.xml()[:900], "kill -SEGV $$")
     result = run_module("nvidia_smi_info", {})
     assert (result["state"], result["rc"]) == ("crashed", -11)
@@ -132,7 +132,7 @@ PLAYBOOK = """
 """
 
 
-def test_through_ansible(programs: Any, tmp_path: Path) -> None:
+def test_it_works_in_a_playbook(programs: Any, tmp_path: Path) -> None:
     words, rc, _state = smi.MESSAGES[1]
     for name, text in {
         "good": smi.xml(),
@@ -175,14 +175,14 @@ def test_through_ansible(programs: Any, tmp_path: Path) -> None:
     assert [gpu["index"] for gpu in found["lost"]["gpus"]] == [0, 1, 2, 3]
 
 
-def test_time_limit_that_is_none(run_module: Any, prints: Any) -> None:
+def test_an_invalid_time_limit_is_an_error(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     result = run_module("nvidia_smi_info", {"timeout": 0})
     assert result["failed"]
     assert result["msg"] == "Error while reading the GPUs: timeout is 0 s; set it to 1 s or more"
 
 
-def test_file_that_is_no_program(run_module: Any, programs: Any) -> None:
+def test_a_file_that_is_not_executable_is_reported(run_module: Any, programs: Any) -> None:
     path = programs.add("nvidia-smi", "")
     path.write_bytes(b"\x7fELF\x02nothing behind it")
     result = run_module("nvidia_smi_info", {})
@@ -190,12 +190,12 @@ def test_file_that_is_no_program(run_module: Any, programs: Any) -> None:
     assert "Exec format error" in result["message"]
 
 
-def test_bytes_that_are_not_utf8(run_module: Any, prints: Any) -> None:
+def test_invalid_utf8_is_replaced(run_module: Any, prints: Any) -> None:
     prints(smi.xml((smi.Gpu(name="T\xe9sla"),)).encode("latin-1"))
     assert run_module("nvidia_smi_info", {})["gpus"][0]["name"] == "T\ufffdsla"
 
 
-def test_what_is_gathered(run_module: Any, prints: Any) -> None:
+def test_only_the_requested_parts_are_gathered(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     assert run_module("nvidia_smi_info", {})["gpus"][0]["processes"][0]["pid"] == 4000
     result = run_module("nvidia_smi_info", {"gather": ["gpus", "topology"]})
@@ -214,7 +214,7 @@ RECORDED = _index()
 
 @pytest.mark.skipif(not RECORDED, reason="recorded outputs are not here")
 @pytest.mark.parametrize(("name", "expected"), RECORDED, ids=[name for name, _expected in RECORDED])
-def test_recorded_outputs(run_module: Any, prints: Any, name: str, expected: dict[str, Any]) -> None:
+def test_recorded_outputs_are_read(run_module: Any, prints: Any, name: str, expected: dict[str, Any]) -> None:
     prints((CAPTURES / name).read_bytes(), f"exit {expected.get('exit_code', 0)}")
     result = run_module("nvidia_smi_info", {"gather": ["gpus", "mig", "processes", "topology"]})
     readers = {"xml": _xml, "csv": _csv, "table": _table, "L": _list, "topo": _topo}
@@ -333,7 +333,7 @@ def journal(xid: int, text: str, time: int) -> str:
     return json.dumps({"MESSAGE": message, "_TRANSPORT": "kernel", "__REALTIME_TIMESTAMP": f"{time}000000"})
 
 
-def test_xids_of_the_kernel_log(run_module: Any, prints: Any, programs: Any, tmp_path: Path) -> None:
+def test_xids_are_read_from_the_kernel_log(run_module: Any, prints: Any, programs: Any, tmp_path: Path) -> None:
     prints(smi.xml())
     (tmp_path / "journal").write_text(
         f"{journal(79, 'GPU has fallen off the bus.', 1795323985)}\n{journal(31, 'MMU', 1795323990)}\n"
@@ -351,7 +351,7 @@ def test_xids_of_the_kernel_log(run_module: Any, prints: Any, programs: Any, tmp
     assert (later["state"], [each["xid"] for each in later["xids"]]) == ("ok", [31])
 
 
-def test_a_kernel_log_that_cannot_be_read_is_told(run_module: Any, prints: Any, programs: Any) -> None:
+def test_an_unreadable_kernel_log_is_reported(run_module: Any, prints: Any, programs: Any) -> None:
     prints(smi.xml())
     for name in ("journalctl", "dmesg"):
         programs.add(name, "echo 'Operation not permitted' >&2; exit 1")
@@ -360,7 +360,7 @@ def test_a_kernel_log_that_cannot_be_read_is_told(run_module: Any, prints: Any, 
     assert result["xids_failure"].count("Operation not permitted") == 2
 
 
-def test_a_time_that_is_none(run_module: Any, prints: Any) -> None:
+def test_an_invalid_time_is_an_error(run_module: Any, prints: Any) -> None:
     prints(smi.xml())
     result = run_module("nvidia_smi_info", {"gather": ["xids"], "xids_since": "yesterday"})
     assert result["failed"] and "write it as in 2026-11-22T05:06:25Z" in result["msg"]
@@ -370,7 +370,7 @@ REQUIRED = "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2bb1)\nNVRM: install
 
 
 @pytest.mark.parametrize("gather", [["gpus"], ["gpus", "xids"]])
-def test_without_devices_the_reason_of_the_kernel_is_told(
+def test_without_devices_the_kernels_reason_is_reported(
     run_module: Any, programs: Any, prints: Any, tmp_path: Path, gather: list[str]
 ) -> None:
     record = {"MESSAGE": f"{REQUIRED}NVIDIA open kernel modules.", "_TRANSPORT": "kernel"}

@@ -106,7 +106,7 @@ def read(run_module: Any, programs: Any, host: Host) -> Read:
     return call
 
 
-def test_bare_host(read: Read, host: Host) -> None:
+def test_a_bare_host_is_read(read: Read, host: Host) -> None:
     result = read()
     assert not result["changed"]
     assert result["os"] == {
@@ -126,7 +126,7 @@ def test_bare_host(read: Read, host: Host) -> None:
     assert result["cgroup_version"] == 1 and not result["secure_boot"]
 
 
-def test_host_that_holds_nothing_to_read(read: Read, host: Host, programs: Any) -> None:
+def test_a_host_without_readable_files_has_empty_values(read: Read, host: Host, programs: Any) -> None:
     for path in ("etc/os-release", "proc/meminfo", "var/lib/dpkg/status"):
         (host.root / path).unlink()
     programs.add("ip", "exit 1")
@@ -143,7 +143,9 @@ def test_host_that_holds_nothing_to_read(read: Read, host: Host, programs: Any) 
         ("XRmProfilingAdminOnly: 0\n", ""),
     ],
 )
-def test_who_may_read_performance_counters(read: Read, host: Host, params: str, profiling: str) -> None:
+def test_whether_users_may_read_performance_counters_is_returned(
+    read: Read, host: Host, params: str, profiling: str
+) -> None:
     host.write("proc/driver/nvidia/params", params)
     assert read()["nvidia_driver"]["profiling"] == profiling
 
@@ -164,31 +166,33 @@ def test_who_may_read_performance_counters(read: Read, host: Host, params: str, 
         ("/etc/modprobe.d/mine.bak", "options nvidia NVreg_RestrictProfilingToAdminUsers=0\n", False),
     ],
 )
-def test_who_has_opened_the_performance_counters(read: Read, host: Host, path: str, text: str, found: bool) -> None:
+def test_the_file_that_opens_the_performance_counters_to_users_is_named(
+    read: Read, host: Host, path: str, text: str, found: bool
+) -> None:
     host.write(path.lstrip("/"), text)
     assert read()["nvidia_driver"]["profiling_files"] == [path] * found
 
 
-def test_limits_of_inotify(read: Read, host: Host) -> None:
+def test_inotify_limits_are_returned(read: Read, host: Host) -> None:
     assert read()["inotify"] == {}
     host.write("proc/sys/fs/inotify/max_user_instances", "128\n")
     host.write("proc/sys/fs/inotify/max_user_watches", "many\n")
     assert read()["inotify"] == {"max_user_instances": 128}
 
 
-def test_ubuntu(read: Read, host: Host) -> None:
+def test_an_ubuntu_host_is_read(read: Read, host: Host) -> None:
     host.write("etc/os-release", NOBLE)
     assert read()["os"]["key"] == "Ubuntu 24.04"
     assert read()["os"]["repository_name"] == "ubuntu2404"
 
 
 @pytest.mark.parametrize(("systemctl", "active"), [("exit 0", True), ("exit 3", False)])
-def test_network_manager(read: Read, programs: Any, systemctl: str, active: bool) -> None:
+def test_network_manager_is_detected(read: Read, programs: Any, systemctl: str, active: bool) -> None:
     programs.add("systemctl", f'[ "$*" = "is-active --quiet NetworkManager.service" ] || exit 9; {systemctl}')
     assert read()["network_manager"] is active
 
 
-def test_gpus_and_nvswitches_on_the_bus(read: Read, host: Host) -> None:
+def test_gpus_and_nvswitches_on_the_bus_are_counted(read: Read, host: Host) -> None:
     host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200", "nvidia")
     host.pci("0000:3b:00.1", "0x10de", "0x10f8", "0x040300")
     host.pci("0000:05:00.0", "0x10de", "0x22a3", "0x068000")
@@ -221,13 +225,11 @@ PCI_IDS = """\
         (["0x1EB8"], ["0000:65:00.0"]),
         (["NVIDIA GeForce GT 710"], ["0000:3b:00.0"]),
         (["Tesla T4"], ["0000:65:00.0"]),
-        # Neither a part of a number nor another vendor's device.
+        # Neither a part of a model number nor another vendor's device matches.
         (["T", "GT 71", "Not an NVIDIA device", ""], ["0000:3b:00.0", "0000:65:00.0"]),
     ],
 )
-def test_gpus_that_are_left_out_by_address_or_model(
-    read: Read, host: Host, ignored: list[str], left: list[str]
-) -> None:
+def test_gpus_can_be_excluded_by_address_or_model(read: Read, host: Host, ignored: list[str], left: list[str]) -> None:
     host.write("usr/share/misc/pci.ids", PCI_IDS)
     host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200", "nvidia")
     host.pci("0000:65:00.0", "0x10de", "0x128b", "0x030000")
@@ -243,8 +245,8 @@ def test_gpus_that_are_left_out_by_address_or_model(
     ]
 
 
-def test_functions_of_sriov_are_no_gpus(read: Read, host: Host) -> None:
-    # An A100 with MIG-backed vGPUs, as lspci shows it: 3b:00.0 and its virtual functions 3b:00.4 on.
+def test_sriov_functions_do_not_count_as_gpus(read: Read, host: Host) -> None:
+    # An A100 with MIG-backed vGPUs, as lspci shows it: 3b:00.0, and its virtual functions from 3b:00.4.
     host.pci("0000:3b:00.0", "0x10de", "0x20b5", "0x030200", "nvidia")
     for function in ("0000:3b:00.4", "0000:3b:00.5"):
         host.pci(function, "0x10de", "0x20b5", "0x030200", "nvidia")
@@ -252,24 +254,25 @@ def test_functions_of_sriov_are_no_gpus(read: Read, host: Host) -> None:
     assert [gpu["address"] for gpu in read()["gpus"]] == ["0000:3b:00.0"]
 
 
-# The keyword area of a ConnectX-7's vital product data (PCI 3.0, appendix I); HGX B200 marks four of its bridges so.
+# Keyword area of a ConnectX-7's vital product data (PCI 3.0, appendix I), with which HGX B200 marks four of its
+# bridges.
 VPD = b"\x82\x2d\x00NVIDIA ConnectX-7 HHHL Adapter Card; Single-port\x90\x21\x00PN\x0dMCX750500B-0D00V2\x06%s\x78"
 
 
-def test_bridges_of_nvlink_5(read: Read, host: Host) -> None:
+def test_nvlink_5_bridges_are_found(read: Read, host: Host) -> None:
     for number, mark in enumerate((b"SW_MNG", b"SW_MNG", b"NIC_01")):
         place = host.root / f"sys/devices/pci0000:{number:02x}"
         place.mkdir(parents=True)
         (place / "vpd").write_bytes(VPD % mark)
         (host.root / f"sys/class/infiniband/mlx5_{number}").mkdir(parents=True)
         (host.root / f"sys/class/infiniband/mlx5_{number}/device").symlink_to(place)
-    # One without such data.
+    # A device without vital product data.
     (host.root / "sys/class/infiniband/mlx5_9").mkdir()
     result = read()
     assert result["nvlink_bridges"] == ["mlx5_0", "mlx5_1"] and result["nvswitches"] == 0
 
 
-def test_what_builds_modules_for_the_running_kernel(read: Read, host: Host) -> None:
+def test_kernel_headers_and_compiler_for_the_running_kernel_are_returned(read: Read, host: Host) -> None:
     host.write("etc/os-release", NOBLE)
     image = f"linux-image-{RELEASE}"
     meta = f"Package: linux-image-generic-hwe-24.04\nDepends: {image}, linux-firmware\n"
@@ -290,7 +293,7 @@ def test_what_builds_modules_for_the_running_kernel(read: Read, host: Host) -> N
     assert read()["kernel_packages"]["headers_found"]
 
 
-def test_driver_of_nvidias_repository(read: Read, host: Host) -> None:
+def test_a_driver_of_nvidias_repository_is_recognized(read: Read, host: Host) -> None:
     host.write("proc/driver/nvidia/version", DRIVER)
     found = read()["nvidia_driver"]
     assert found["loaded_version"] == "580.178.04" and found["loaded_modules"] == "open"
@@ -320,7 +323,7 @@ def test_driver_of_nvidias_repository(read: Read, host: Host) -> None:
         ("cuda-toolkit-13-0", "", "other"),
     ],
 )
-def test_origin_of_a_driver(read: Read, host: Host, package: str, extra: str, origin: str) -> None:
+def test_the_origin_of_a_driver_is_determined(read: Read, host: Host, package: str, extra: str, origin: str) -> None:
     host.write("proc/driver/nvidia/version", DRIVER.replace("Open ", ""))
     host.write(
         "var/lib/dpkg/status",
@@ -333,7 +336,7 @@ def test_origin_of_a_driver(read: Read, host: Host, package: str, extra: str, or
 
 
 @pytest.mark.parametrize("name", ["nvidia-modprobe", "nvidia-driver-pinning-615.71.09"])
-def test_helpers_of_another_driver_say_nothing_about_the_one_that_is_there(read: Read, host: Host, name: str) -> None:
+def test_helper_packages_of_another_driver_do_not_determine_the_origin(read: Read, host: Host, name: str) -> None:
     entry = "Package: {0}\nStatus: install ok installed\nArchitecture: amd64\nVersion: {1}\n{2}\n"
     nvidia = "Maintainer: NVIDIA CORPORATION <cudatools@nvidia.com>\n"
     host.write("var/lib/dpkg/status", entry.format(name, "615.71.09-1ubuntu1", nvidia))
@@ -344,7 +347,7 @@ def test_helpers_of_another_driver_say_nothing_about_the_one_that_is_there(read:
     assert read()["nvidia_driver"]["origin"] == "distribution"
 
 
-def test_installed_names_what_concerns_us(read: Read) -> None:
+def test_only_relevant_installed_packages_are_returned(read: Read) -> None:
     assert read()["installed"] == {
         "containerd.io": "2.3.6-1~debian.12~bookworm",
         "nvidia-open-580": "580.178.04-1",
@@ -352,7 +355,7 @@ def test_installed_names_what_concerns_us(read: Read) -> None:
     }
 
 
-def test_kernel_modules(read: Read, host: Host) -> None:
+def test_kernel_modules_are_returned(read: Read, host: Host) -> None:
     host.write("proc/modules", "overlay 151552 0 - Live 0x0\nnouveau 1 0 - Live 0x0\n")
     host.write(f"lib/modules/{RELEASE}/modules.builtin", "kernel/net/tun.ko\n")
     host.write(f"lib/modules/{RELEASE}/modules.dep", "kernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge.ko\n")
@@ -366,7 +369,7 @@ def test_kernel_modules(read: Read, host: Host) -> None:
     assert result["nvidia_driver"]["nouveau_loaded"]
 
 
-def test_swap_secure_boot_and_cgroup(read: Read, host: Host) -> None:
+def test_swap_secure_boot_and_cgroup_version_are_returned(read: Read, host: Host) -> None:
     host.write("proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 2097148 10240 -2\n")
     name = "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     host.write(f"sys/firmware/efi/efivars/{name}", b"\x06\x00\x00\x00\x01")
@@ -381,19 +384,19 @@ def test_swap_secure_boot_and_cgroup(read: Read, host: Host) -> None:
     assert not read()["secure_boot"]
 
 
-def test_disks_that_are_not_there_yet(read: Read, host: Host) -> None:
+def test_the_disk_of_a_missing_directory_is_that_of_its_parent(read: Read, host: Host) -> None:
     first, second = read(disk_paths=["/var/lib/containerd", "/"])["disks"]
     assert first["path"] == "/var/lib/containerd" and first["free_mib"] > 0
     assert first["device"] == second["device"]
 
 
-def test_clock(read: Read) -> None:
+def test_clock_and_synchronization_are_returned(read: Read) -> None:
     result = read(controller_time=1000000000)
     assert result["clock_offset"] == pytest.approx(result["now"] - 1000000000, abs=5)
     assert read()["clock_offset"] == 0
 
 
-def test_listeners_and_their_programs(read: Read, host: Host) -> None:
+def test_listeners_are_returned_with_their_programs(read: Read, host: Host) -> None:
     host.write("proc/net/tcp", TCP.format(inode=4711))
     host.write("proc/net/udp", UDP)
     host.write("proc/321/comm", "etcd\n")
@@ -407,7 +410,7 @@ def test_listeners_and_their_programs(read: Read, host: Host) -> None:
     assert read(ports=["2375/udp", "8472/tcp"])["listeners"] == []
 
 
-def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
+def test_a_worker_tests_the_connection_to_the_api_server(read: Read, host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as closed:
         endpoint, refused = (f"127.0.0.1:{one.getsockname()[1]}" for one in (server, closed))
         closed.close()
@@ -415,7 +418,7 @@ def test_worker_that_tries_the_api_server(read: Read, host: Host) -> None:
         assert read(api_endpoint="")["api_reach"] == {"endpoint": "", "reach": "unasked", "error": ""}
         assert read(api_endpoint=endpoint)["api_reach"] == {"endpoint": endpoint, "reach": "answered", "error": ""}
         assert read(api_endpoint=refused)["api_reach"]["reach"] == "refused"
-        # A kubelet has an API server already.
+        # A joined kubelet already has an API server.
         host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", endpoint))
         for given in ("", refused):
             assert read(api_endpoint=given)["api_reach"]["endpoint"] == endpoint
@@ -461,7 +464,7 @@ COMMIT
 """
 
 
-def test_ports_that_are_open_on_another_interface_only(read: Read, host: Host, programs: Any) -> None:
+def test_ports_allowed_on_another_interface_only_count_as_blocked(read: Read, host: Host, programs: Any) -> None:
     addresses = [
         ("lo", "127.0.0.1", "host"),
         ("tailscale0", "100.101.102.103", "global"),
@@ -488,7 +491,7 @@ def test_ports_that_are_open_on_another_interface_only(read: Read, host: Host, p
     assert read(**wanted)["firewall"]["forward"] == ""
 
 
-def test_firewall_that_blocks(read: Read, programs: Any) -> None:
+def test_blocked_ports_of_a_firewall_are_returned(read: Read, programs: Any) -> None:
     programs.add(
         "iptables-save",
         "printf '*filter\\n:INPUT DROP [0:0]\\n:ufw-x - [0:0]\\n-A INPUT -p tcp --dport 6443 -j ACCEPT\\nCOMMIT\\n'",
@@ -498,7 +501,7 @@ def test_firewall_that_blocks(read: Read, programs: Any) -> None:
 
 
 @pytest.mark.parametrize("tool", ["iptables", "nftables"])
-def test_firewall_of_no_tool(read: Read, programs: Any, tool: str) -> None:
+def test_a_firewall_without_a_known_tool_is_reported(read: Read, programs: Any, tool: str) -> None:
     if tool == "iptables":
         programs.add("iptables-save", "printf '*filter\\n:INPUT DROP [0:0]\\nCOMMIT\\n'")
     else:
@@ -507,14 +510,14 @@ def test_firewall_of_no_tool(read: Read, programs: Any, tool: str) -> None:
     assert read(reachable_ports=["6443/tcp"])["firewall"] == packet_filter(tool, ["6443/tcp"])
 
 
-def test_firewall_of_firewalld(read: Read, programs: Any) -> None:
+def test_a_firewall_of_firewalld_is_reported(read: Read, programs: Any) -> None:
     chain = '{"chain": {"family": "inet", "table": "firewalld", "name": "in", "hook": "input", "policy": "drop"}}'
     programs.add("nft", f"echo '{{\"nftables\": [{chain}]}}'")
     result = read(reachable_ports=["6443/tcp"])
     assert result["firewall"] == packet_filter("firewalld", ["6443/tcp"])
 
 
-def test_firewall_that_may_not_be_read(read: Read, programs: Any, host: Host) -> None:
+def test_an_unreadable_firewall_is_unknown(read: Read, programs: Any, host: Host) -> None:
     programs.add("iptables-save", "echo 'Permission denied (you must be root)' >&2; exit 4")
     unread: dict[str, Any] = {"blocks": None, "interfaces": {}, "forward": "", "forwards": {}}
     assert read()["firewall"] == {**unread, "tool": "", "active": False}
@@ -526,7 +529,7 @@ KUBECONFIG = "apiVersion: v1\nclusters:\n- cluster:\n    server: https://10.0.0.
 INIT = ("pki/ca.key", "admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml")
 
 
-def test_worker_before_and_after_it_joined(read: Read, host: Host) -> None:
+def test_a_worker_is_recognized_before_and_after_its_join(read: Read, host: Host) -> None:
     host.write("etc/kubernetes/bootstrap-kubelet.conf", KUBECONFIG)
     found = read()["cluster"]
     assert (found["role"], found["begun"], found["finished"]) == ("", True, False)
@@ -535,7 +538,7 @@ def test_worker_before_and_after_it_joined(read: Read, host: Host) -> None:
     assert (found["role"], found["begun"], found["finished"]) == ("worker", True, True)
 
 
-def test_control_plane_is_finished_only_in_the_end(read: Read, host: Host) -> None:
+def test_a_control_plane_only_counts_as_finished_after_the_last_phase(read: Read, host: Host) -> None:
     for name in INIT:
         host.write(f"etc/kubernetes/{name}", KUBECONFIG)
         found = read()["cluster"]
@@ -544,7 +547,7 @@ def test_control_plane_is_finished_only_in_the_end(read: Read, host: Host) -> No
     assert read()["cluster"]["finished"]
 
 
-def test_certificate_that_cannot_be_read_has_no_hash(read: Read, host: Host) -> None:
+def test_a_certificate_that_cannot_be_read_has_no_hash(read: Read, host: Host) -> None:
     host.write("etc/kubernetes/pki/ca.crt", "no certificate")
     assert read()["cluster"]["ca_hashes"] == []
 
@@ -564,13 +567,13 @@ def repository(tmp_path: Path) -> dict[str, Any]:
     return {"name": "Kubernetes", "uri": f"file://{directory}/", "packages": {"kubelet": "1.36.4-1.1"}}
 
 
-def test_repository_that_holds_the_pin(read: Read, repository: dict[str, Any]) -> None:
+def test_a_repository_with_the_pinned_version_has_nothing_missing(read: Read, repository: dict[str, Any]) -> None:
     (found,) = read(repositories=[repository])["repositories"]
     assert found["asked"] and not found["missing"] and not found["error"]
     assert found["available"] == {"kubelet": ["1.36.4-1.1", "1.36.3-1.1"]}
 
 
-def test_repository_that_lacks_the_pin(read: Read, repository: dict[str, Any]) -> None:
+def test_a_repository_without_the_pinned_version_is_reported(read: Read, repository: dict[str, Any]) -> None:
     repository["packages"] = {"kubelet": "1.36.9-1.1", "kubeadm": "1.36.4-1.1", "other": ""}
     (found,) = read(repositories=[repository])["repositories"]
     assert found["missing"] == {"kubelet": "1.36.9-1.1", "kubeadm": "1.36.4-1.1"}
@@ -590,12 +593,12 @@ def test_repository_that_lacks_the_pin(read: Read, repository: dict[str, Any]) -
         ("config.yaml", 'containerRuntimeEndpoint: ""\n', ""),
     ],
 )
-def test_container_runtime_of_a_node(read: Read, host: Host, path: str, text: str, socket: str) -> None:
+def test_the_container_runtime_of_a_node_is_returned(read: Read, host: Host, path: str, text: str, socket: str) -> None:
     host.write(f"var/lib/kubelet/{path}", text)
     assert read()["cluster"]["container_runtime"] == socket
 
 
-def test_name_of_a_node(read: Read, host: Host, authority: Authority) -> None:
+def test_the_name_of_a_node_is_returned(read: Read, host: Host, authority: Authority) -> None:
     pem = "var/lib/kubelet/pki/kubelet-client-current.pem"
     for name, expected in (("system:node:gpu1", "gpu1"), ("gpu1", "")):
         host.write(pem, "".join(authority.issue(name)))
@@ -610,7 +613,7 @@ PLUGIN = {"name": "nvidia-device-plugin-a", "labels": {"app": "nvidia-device-plu
 
 @pytest.fixture
 def control_plane(host: Host, api: ApiServer, authority: Authority) -> ApiServer:
-    """A control plane whose API answers as that of a cluster with our device plugin and without the GPU Operator."""
+    """A control plane whose cluster has our device plugin and no GPU Operator."""
     host.write("etc/kubernetes/admin.conf", authority.kubeconfig(api.url))
     host.write("etc/kubernetes/kubelet.conf", rotated_kubeconfig(api.url, authority.pem))
     host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
@@ -627,7 +630,7 @@ def control_plane(host: Host, api: ApiServer, authority: Authority) -> ApiServer
     return api
 
 
-def test_what_a_cluster_was_made_with(read: Read, control_plane: ApiServer) -> None:
+def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_plane: ApiServer) -> None:
     found = read(api_timeout=0)["control_plane"]
     assert (found["action"], found["api"], found["error"], found["version"]) == ("finished", "alive", "", "v1.36.4")
     assert found["texts"] == {
@@ -638,10 +641,10 @@ def test_what_a_cluster_was_made_with(read: Read, control_plane: ApiServer) -> N
     assert found["daemonsets"] == ["nvidia-device-plugin-a", "x"] and found["gpu_managers"] == ["device_plugin"]
 
 
-def test_who_offers_the_gpus(read: Read, control_plane: ApiServer) -> None:
+def test_whatever_offers_the_gpus_is_returned(read: Read, control_plane: ApiServer) -> None:
     control_plane.answers["/apis/nvidia.com/v1/clusterpolicies"] = (200, {"items": [{"metadata": {"name": "p"}}]})
     assert read()["control_plane"]["gpu_managers"] == ["device_plugin", "gpu_operator"]
-    # A plugin that somebody else has brought is not this collection's to compare.
+    # An unmanaged plugin is not compared.
     control_plane.answers["/apis/apps/v1/daemonsets"] = (
         200,
         {"items": [{"metadata": {"name": "y", "labels": {"app": "nvidia-device-plugin"}}}, {"metadata": 7}, 7]},
@@ -649,7 +652,7 @@ def test_who_offers_the_gpus(read: Read, control_plane: ApiServer) -> None:
     assert read()["control_plane"]["gpu_managers"] == ["gpu_operator"]
 
 
-def test_nodes_whose_gpus_dra_offers(read: Read, control_plane: ApiServer) -> None:
+def test_nodes_that_offer_gpus_by_dra_are_returned(read: Read, control_plane: ApiServer) -> None:
     assert read()["control_plane"]["gpus_twice"] == {}
     control_plane.answers["/apis/resource.k8s.io/v1/resourceslices"] = (
         200,
@@ -662,7 +665,7 @@ def test_nodes_whose_gpus_dra_offers(read: Read, control_plane: ApiServer) -> No
 
 
 @pytest.mark.parametrize("body", [7, [], {"data": None}, {"data": {"kubelet": 5}}, "no JSON"])
-def test_answers_that_make_no_sense(read: Read, control_plane: ApiServer, body: Any) -> None:
+def test_invalid_api_responses_are_ignored(read: Read, control_plane: ApiServer, body: Any) -> None:
     for path in list(control_plane.answers):
         if "kube-public" not in path:
             control_plane.answers[path] = (200, body)
@@ -670,7 +673,7 @@ def test_answers_that_make_no_sense(read: Read, control_plane: ApiServer, body: 
     assert (found["texts"], found["version"], found["daemonsets"]) == ({}, "", [])
 
 
-def test_an_api_that_tells_nothing(read: Read, control_plane: ApiServer) -> None:
+def test_an_api_that_returns_nothing_is_reported(read: Read, control_plane: ApiServer) -> None:
     control_plane.answers["/version"] = (500, {"message": "etcd is slow"})
     found = read()["control_plane"]
     assert found["action"] == "finished" and "etcd is slow" in found["error"]
@@ -679,12 +682,12 @@ def test_an_api_that_tells_nothing(read: Read, control_plane: ApiServer) -> None
     assert (found["action"], found["api"], found["error"], found["texts"]) == ("refuse", "silent", "", {})
 
 
-def test_a_worker_asks_no_api(read: Read, host: Host) -> None:
+def test_a_worker_does_not_query_the_api(read: Read, host: Host) -> None:
     host.write("etc/kubernetes/kubelet.conf", KUBECONFIG)
     assert read()["control_plane"] == {}
 
 
-def test_drop_ins_of_containerd(read: Read, host: Host) -> None:
+def test_drop_ins_of_containerd_are_returned(read: Read, host: Host) -> None:
     assert read()["containerd_drop_ins"] == []
     host.write("etc/containerd/config.toml", "imports = ['/srv/old.toml']")
     host.write("etc/containerd/conf.d/b.toml", "imports = ['/srv/*.toml']")
@@ -698,7 +701,7 @@ def test_drop_ins_of_containerd(read: Read, host: Host) -> None:
     assert [file["path"] for file in read(containerd_drop_ins="/srv/*")["containerd_drop_ins"]] == ["/srv/more.toml"]
 
 
-def test_repository_of_installed_packages_is_not_asked(read: Read) -> None:
+def test_a_repository_is_not_queried_if_its_packages_are_installed(read: Read) -> None:
     gone = {"name": "gone", "uri": "file:///does/not/exist/"}
     version = "2.3.6-1~debian.12~bookworm"
     all_there = {**gone, "packages": {"containerd.io": version}}
@@ -710,7 +713,9 @@ def test_repository_of_installed_packages_is_not_asked(read: Read) -> None:
     assert found["asked"] and "/does/not/exist/Packages.gz" in found["error"]
 
 
-def test_names_and_versions_of_the_distribution(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
+def test_the_distributions_package_names_and_versions_are_used(
+    read: Read, repository: dict[str, Any], tmp_path: Path
+) -> None:
     (tmp_path / "repo").rename(tmp_path / "debian-bookworm-debian12")
     repository["uri"] = f"file://{tmp_path}/{{id}}-{{codename}}-{{repository_name}}/"
     for versions, missing in (
@@ -736,7 +741,7 @@ def test_names_and_versions_of_the_distribution(read: Read, repository: dict[str
         (None, "unreachable", "No such file"),
     ],
 )
-def test_the_key_of_a_repository(
+def test_the_key_of_a_repository_is_read(
     read: Read, repository: dict[str, Any], tmp_path: Path, served: bytes | None, kind: str, cause: str
 ) -> None:
     (tmp_path / "debian12").mkdir()
@@ -753,14 +758,16 @@ def test_the_key_of_a_repository(
     assert found["key"]["kind"] == kind and cause in found["key"]["cause"]
 
 
-def test_the_key_of_a_repository_that_is_not_asked(read: Read, repository: dict[str, Any]) -> None:
+def test_the_key_of_a_repository_that_is_not_needed_is_not_read(read: Read, repository: dict[str, Any]) -> None:
     question = {**repository, "key_url": "file:///gone/{key}"}
     assert read(repositories=[{**question, "key": {"ubuntu9904": "x"}}])["repositories"][0]["key"] == {}
     question["packages"] = {"nvidia-open-580": ""}
     assert read(repositories=[{**question, "key": "x"}])["repositories"][0]["key"] == {}
 
 
-def test_packages_for_nvswitches_only(read: Read, host: Host, repository: dict[str, Any]) -> None:
+def test_nvswitch_packages_are_only_required_with_nvswitches(
+    read: Read, host: Host, repository: dict[str, Any]
+) -> None:
     question = {**repository, "nvswitch_packages": {"nvidia-fabricmanager": "1"}}
     assert read(repositories=[question])["repositories"][0]["missing"] == {}
     host.pci("0000:3b:00.0", "0x10de", "0x2330", "0x030200")
@@ -789,7 +796,7 @@ RESULT = "run/cloud-init/result.json"
         ({"usr/bin/cloud-init": "", "run/cloud-init/enabled": ""}, "starting", "running", "is still setting up"),
     ],
 )
-def test_cloud_init(
+def test_the_state_of_cloud_init_is_returned(
     read: Read, host: Host, programs: Any, files: dict[str, str], boot: str, state: str, words: str
 ) -> None:
     programs.add("systemctl", f"echo {boot}; exit 1")
@@ -800,7 +807,7 @@ def test_cloud_init(
     assert words in str(result.get("warnings", "")) and bool(words) == bool(result.get("warnings"))
 
 
-def test_cloud_init_is_waited_for(read: Read, host: Host, programs: Any) -> None:
+def test_it_waits_for_cloud_init(read: Read, host: Host, programs: Any) -> None:
     host.write("usr/bin/cloud-init", "")
     host.write("run/cloud-init/enabled", "")
     done = f'echo \'{{"v1": {{"errors": []}}}}\' > {host.root}/{RESULT}'
@@ -812,20 +819,20 @@ def test_cloud_init_is_waited_for(read: Read, host: Host, programs: Any) -> None
     assert result["clock_offset"] <= took - result["cloud_init"]["waited"] + 0.1, "waiting is not an offset"
 
 
-def test_damaged_index(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
+def test_a_damaged_index_is_an_error(read: Read, repository: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "repo/Packages.gz").write_bytes(b"<html>login</html>")
     (found,) = read(repositories=[repository])["repositories"]
     assert "Packages.gz" in found["error"]
 
 
-def test_repository_for_gpus_only(read: Read, host: Host, repository: dict[str, Any]) -> None:
+def test_a_gpu_repository_is_only_queried_with_a_gpu(read: Read, host: Host, repository: dict[str, Any]) -> None:
     repository["gpus"] = True
     assert read(repositories=[repository])["repositories"] == []
     host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
     assert len(read(repositories=[repository])["repositories"]) == 1
 
 
-def test_sources_of_another_hand(read: Read, host: Host) -> None:
+def test_unmanaged_apt_sources_are_returned(read: Read, host: Host) -> None:
     docker = {"name": "d", "uri": "https://h/debian", "suite": "bookworm", "component": "stable", "packages": {}}
     host.write("etc/apt/sources.list", "# x\ndeb [signed-by=/k] https://h/debian/ bookworm stable\n")
     ours = "# Managed by gpulab.kubernetes.apt_source\nTypes: deb\nURIs: https://h/debian\nSuites: bookworm\n"
@@ -850,19 +857,19 @@ def test_sources_of_another_hand(read: Read, host: Host) -> None:
         ("var/lib/rancher/k3s/what-is-left", []),
     ],
 )
-def test_other_distributions_of_kubernetes(read: Read, host: Host, path: str, names: list[str]) -> None:
+def test_other_kubernetes_distributions_are_detected(read: Read, host: Host, path: str, names: list[str]) -> None:
     host.write(path, "")
     assert read()["other_clusters"] == names
 
 
-def test_packages_that_are_held(read: Read, host: Host) -> None:
+def test_held_packages_are_returned(read: Read, host: Host) -> None:
     assert read()["held"] == ["containerd.io"]
-    # The roles hold what they install.
+    # On a managed host, the roles themselves hold packages.
     host.write("etc/apt/sources.list.d/gpulab-containerd.sources", "")
     assert read()["held"] == []
 
 
-def test_components_of_enabled_sources(read: Read, host: Host) -> None:
+def test_components_of_enabled_sources_are_returned(read: Read, host: Host) -> None:
     host.write("etc/apt/sources.list", "deb https://h/debian bookworm main contrib\ndeb-src https://h/d x non-free\n")
     paragraphs = "Types: deb\nURIs: https://h/d\nSuites: x\nComponents: main non-free-firmware\n"
     host.write("etc/apt/sources.list.d/a.sources", f"{paragraphs}\nEnabled: no\n{paragraphs.replace('main', 'off')}")
@@ -877,7 +884,7 @@ nvidia-graphics-drivers | 535.261.03-1~deb12u1 | http://deb.debian.org/debian bo
 """
 
 
-def test_versions_of_the_distribution_s_drivers(read: Read, host: Host, programs: Any) -> None:
+def test_versions_of_the_distributions_drivers_are_returned(read: Read, host: Host, programs: Any) -> None:
     names = "nvidia-smi nvidia-kernel-dkms nvidia-open-kernel-dkms nvidia-settings"
     programs.add(
         "apt-cache",
@@ -898,7 +905,7 @@ def test_versions_of_the_distribution_s_drivers(read: Read, host: Host, programs
         ("EFI variables are not supported on this system", None),
     ],
 )
-def test_whether_dkms_s_key_is_enrolled(
+def test_whether_dkmss_key_is_enrolled_is_returned(
     read: Read, host: Host, programs: Any, says: str, enrolled: bool | None
 ) -> None:
     secure = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -910,14 +917,14 @@ def test_whether_dkms_s_key_is_enrolled(
     assert read()["signing_key"]["enrolled"] is enrolled
 
 
-def test_whether_apt_knows_the_headers_of_the_running_kernel(read: Read, host: Host, programs: Any) -> None:
+def test_whether_apt_has_headers_for_the_running_kernel_is_returned(read: Read, host: Host, programs: Any) -> None:
     host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
     for names, known in (("", None), ("linux-headers-1", False), (f"linux-headers-1 linux-headers-{RELEASE}", True)):
         programs.add("apt-cache", f'printf "%s\\n" {names}')
         assert read()["kernel_packages"]["headers_known"] is known
 
 
-def test_drivers_of_the_distribution_that_apt_knows(read: Read, host: Host, programs: Any) -> None:
+def test_the_distributions_drivers_that_apt_has_are_returned(read: Read, host: Host, programs: Any) -> None:
     programs.add("apt-cache", "printf '%s\\n' nvidia-smi nvidia-utils-580-server nvidia-utils-580 nvidia-settings")
     assert read(distribution_drivers=True)["distribution_drivers"] == []
     host.pci("0000:3b:00.0", "0x10de", "0x1eb8", "0x030200")
@@ -926,7 +933,7 @@ def test_drivers_of_the_distribution_that_apt_knows(read: Read, host: Host, prog
 
 
 @pytest.mark.parametrize("active", [True, False])
-def test_resolver(read: Read, host: Host, programs: Any, active: bool) -> None:
+def test_the_resolver_is_returned(read: Read, host: Host, programs: Any, active: bool) -> None:
     programs.add("systemctl", f'[ "$*" = "is-active --quiet systemd-resolved" ] && exit {0 if active else 3}')
     assert read()["resolver"]["systemd_resolved"] is False, "active, and its file is not there"
     host.write("etc/resolv.conf", "# nameserver 1.1.1.1\nnameserver 127.0.0.53\noptions edns0\n")

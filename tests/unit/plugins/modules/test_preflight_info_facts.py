@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The facts of setup that preflight_info gathers, compared with those of the module setup itself."""
+"""The facts that preflight_info gathers, compared with those of Ansible's module setup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 ROLE = Path(__file__).resolve().parents[4] / "roles/preflight/vars/main.yml"
-# What the settings of the role cluster need.
+# The facts that the settings of the role cluster need.
 GATHERED = yaml.safe_load(ROLE.read_text())["_preflight_gather"]
 IP = """case "$*" in
   "-j address show"|"-j -4 route show") echo '[]';;
@@ -25,7 +25,7 @@ Call = Callable[[str, dict[str, Any]], dict[str, Any]]
 
 @pytest.fixture
 def call(run_module: Any, programs: Any, tmp_path: Path) -> Call:
-    """Return the result of one of Ansible's modules or of this collection's, by its name in Python."""
+    """Return the result of a module of Ansible or of this collection, by its Python name."""
     programs.add("ip", IP)
     for name in ("iptables-save", "nft"):
         programs.add(name, "exit 0")
@@ -47,23 +47,23 @@ def call(run_module: Any, programs: Any, tmp_path: Path) -> Call:
 
 
 @pytest.mark.parametrize("subset", [GATHERED, ["distribution"], ["network"], ["platform"]], ids=str)
-def test_they_are_those_of_setup(call: Call, subset: list[str]) -> None:
+def test_facts_are_the_same_as_those_of_setup(call: Call, subset: list[str]) -> None:
     expected = call("ansible.modules.setup", {"gather_subset": ["!all", "!min", *subset]})["ansible_facts"]
     found = call("preflight_info", {"gather_subset": subset})["ansible_facts"]
     assert expected.pop("gather_subset") == found.pop("gather_subset") == ["!all", "!min", *subset]
     assert found == expected and found
 
 
-def test_what_settings_refer_to_is_gathered(call: Call) -> None:
+def test_facts_that_settings_refer_to_are_gathered(call: Call) -> None:
     facts = call("preflight_info", {"gather_subset": GATHERED})["ansible_facts"]
     assert facts["ansible_nodename"] and facts["ansible_kernel"]
     assert facts["ansible_default_ipv4"]["address"] == "10.0.0.11"
 
 
-def test_none_are_gathered_unless_asked_for(call: Call) -> None:
+def test_facts_are_only_gathered_on_request(call: Call) -> None:
     assert "ansible_facts" not in call("preflight_info", {})
 
 
-def test_a_subset_that_is_none_is_an_error(call: Call) -> None:
+def test_an_invalid_subset_is_an_error(call: Call) -> None:
     result = call("preflight_info", {"gather_subset": ["networks"]})
     assert result["failed"] and "value of gather_subset must be one or more of: distribution, network" in result["msg"]

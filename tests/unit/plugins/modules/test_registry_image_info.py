@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module with a small registry."""
+"""registry_image_info with a small registry."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_an_image_is_found_on_a_mirror_with_a_token(registry: Any, run_module: A
 
 
 class Asked:
-    """A table of servers and their answers. Servers that are not in the table do not respond."""
+    """Table of servers and their responses. Servers that are not in the table do not respond."""
 
     def __init__(self, **answers: int) -> None:
         self.answers, self.seen = answers, []  # type: ignore[var-annotated]
@@ -116,21 +116,21 @@ MIRROR = {"registry": "docker.io", "endpoint": "https://mirror.example.org"}
         ({"mirror": 200}, [MIRROR], "found"),
         ({"mirror": 404, "docker": 200}, [MIRROR], "found"),
         ({"mirror": 404, "docker": 404}, [MIRROR], "missing"),
-        # The mirror may have it.
+        # The mirror may have the image.
         ({"docker": 404}, [MIRROR], "unknown"),
-        # The registry itself can't be reached from here, and the mirror lacks it.
+        # The registry can't be reached from here, and the mirror lacks the image.
         ({"mirror": 404}, [MIRROR], "unknown"),
         ({"docker": 404}, [{**MIRROR, "registry": "ghcr.io"}], "missing"),
     ],
 )
-def test_only_what_all_servers_lack_is_missing(answers: dict[str, int], mirrors: Any, state: str) -> None:
+def test_an_image_is_only_missing_if_all_servers_lack_it(answers: dict[str, int], mirrors: Any, state: str) -> None:
     assert look_up_image(IMAGE, mirrors, Asked(**answers)).state == state
 
 
 @pytest.mark.parametrize(
     ("mirror", "verified"), [({}, True), ({"skip_verify": True}, False), ({"ca": "/etc/ca.crt"}, False)]
 )
-def test_certificates_of_mirrors_are_verified_if_they_can_be(mirror: Any, verified: bool) -> None:
+def test_certificates_of_mirrors_are_verified_if_possible(mirror: Any, verified: bool) -> None:
     ask = Asked(docker=404)
     answer = look_up_image(IMAGE, [{**MIRROR, **mirror}], ask)
     assert [each[1] for each in ask.seen] == [verified, True]

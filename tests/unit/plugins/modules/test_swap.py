@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.swap_state import fstab_swaps
 from fake_host import FakeHost
+from first_run_record import recorded
 
 HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 FSTAB = "UUID=1 / ext4 defaults 0 1\n/swapfile\tnone\tswap\tsw\t0\t0\n/dev/sda3 /mnt/swap ext4 defaults 0 2"
@@ -21,7 +22,7 @@ FSTAB_OFF = FSTAB.replace("/swapfile\t", "# /swapfile\t")
 REPOSITORY = Path(__file__).resolve().parents[4]
 CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", REPOSITORY.parent / "shared/captures"))
 
-# Keeps its own /proc/swaps; a device named in REFUSE doesn't fit into memory.
+# Has its own /proc/swaps; the content of the device named in REFUSE doesn't fit into memory.
 SWAPOFF = """
 echo "swapoff $*" >> {root}/log
 if [ "$1" = "{refuse}" ]; then
@@ -64,14 +65,15 @@ def host(tmp_path: Path, programs: Any, run_module: Any) -> Host:
     return Host(tmp_path / "root", programs, run_module)
 
 
-def test_host_without_swap(host: Host) -> None:
+def test_a_host_without_swap_is_not_changed(host: Host) -> None:
     result = host.run()
     assert (result["changed"], result["diff"]) == (False, [])
     assert (result["active_before"], result["fstab_lines"], result["units"], result["backup"]) == ([], [], [], None)
+    assert recorded(host.root) == {}
     assert host.log == []
 
 
-def test_everything_is_off_for_good(host: Host) -> None:
+def test_all_swap_is_turned_off_permanently(host: Host) -> None:
     host.fstab.write_text(FSTAB)
     host.fstab.chmod(0o640)
     host.swaps.write_text(HEADER + "/swapfile file\t2097148 12288 -2\n/dev/zram0 partition 1048572 0 100\n")
@@ -104,10 +106,11 @@ def test_everything_is_off_for_good(host: Host) -> None:
     assert len(host.log) == 3
 
 
-def test_backup_is_from_before_the_first_change(host: Host) -> None:
+def test_the_backup_was_made_before_the_first_change(host: Host) -> None:
     host.fstab.write_text(FSTAB)
     host.fstab.chmod(0o600)
     backup = Path(host.run()["backup"])
+    assert recorded(host.root)["/etc/fstab"]["mode"] == "0600"
     assert backup.read_text() == FSTAB
     assert backup.stat().st_mode & 0o777 == 0o600
     host.fstab.write_text("/dev/sdz none swap sw 0 0\n")
@@ -115,13 +118,13 @@ def test_backup_is_from_before_the_first_change(host: Host) -> None:
     assert backup.read_text() == FSTAB
 
 
-def test_bytes_that_are_not_utf8_survive(host: Host) -> None:
+def test_invalid_utf8_in_fstab_is_kept(host: Host) -> None:
     host.fstab.write_bytes(b"# caf\xe9\n/sw\xe9p none swap sw 0 0\n")
     assert host.run()["fstab_lines"][0]["spec"] == "/sw\ufffdp"
     assert host.fstab.read_bytes() == b"# caf\xe9\n# /sw\xe9p none swap sw 0 0\n"
 
 
-def test_fstab_behind_a_link_stays_behind_it(host: Host) -> None:
+def test_a_linked_fstab_stays_a_link(host: Host) -> None:
     real = host.root / "etc/fstab.real"
     real.write_text(FSTAB)
     host.fstab.unlink()
@@ -132,7 +135,7 @@ def test_fstab_behind_a_link_stays_behind_it(host: Host) -> None:
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_swap_that_does_not_fit_is_refused_before_anything_changes(host: Host, check: bool) -> None:
+def test_swap_that_does_not_fit_into_memory_is_refused_before_anything_changes(host: Host, check: bool) -> None:
     host.fstab.write_text(FSTAB)
     host.swaps.write_text(HEADER + "/swapfile file 8388608 6291456 -2\n")
     result = host.run(check=check)
@@ -143,7 +146,7 @@ def test_swap_that_does_not_fit_is_refused_before_anything_changes(host: Host, c
     assert host.fstab.read_text() == FSTAB
 
 
-def test_refusal_of_the_kernel_undoes_what_was_done(host: Host) -> None:
+def test_a_refusal_of_the_kernel_reverts_all_changes(host: Host) -> None:
     host.fstab.write_text(FSTAB)
     host.swaps.write_text(HEADER + "/swapfile file 2048 0 7\n/dev/sda2 partition 4096 1024 -2\n")
     host.refuse("/dev/sda2")
@@ -157,7 +160,7 @@ def test_refusal_of_the_kernel_undoes_what_was_done(host: Host) -> None:
     assert host.masked() == []
 
 
-def test_refusal_of_the_kernel_tells_how_much_is_missing(host: Host) -> None:
+def test_a_refusal_of_the_kernel_is_reported_with_the_missing_memory(host: Host) -> None:
     host.swaps.write_text(HEADER + "/dev/sda2 partition 8388608 3145728 -2\n")
     host.programs.add(
         "swapoff",
@@ -182,7 +185,7 @@ exit 4""",
         ("swapon", "Is a directory. Not everything could be put back: /dev/sda2 is off and could not", True),
     ],
 )
-def test_whatever_fails_everything_is_put_back(host: Host, obstacle: str, words: str, on_again: bool) -> None:
+def test_any_failure_reverts_all_changes(host: Host, obstacle: str, words: str, on_again: bool) -> None:
     host.fstab.write_text(FSTAB)
     host.swaps.write_text(HEADER + "/swapfile file 2048 0 -2\n/dev/sda2 partition 4096 1024 5\n")
     units = host.root / "etc/systemd/system"
@@ -206,7 +209,7 @@ def test_whatever_fails_everything_is_put_back(host: Host, obstacle: str, words:
     assert back == (["swapon /swapfile", "swapon --priority 5 /dev/sda2"] if on_again else [])
 
 
-def test_fstab_that_may_not_be_written_stops_before_anything_changes(host: Host) -> None:
+def test_a_read_only_fstab_is_an_error_before_anything_changes(host: Host) -> None:
     host.fstab.write_text(FSTAB)
     host.swaps.write_text(HEADER + "/swapfile file 2048 0 -2\n")
     if shutil.which("chattr") is None or subprocess.run(["chattr", "+i", host.fstab], check=False).returncode != 0:
@@ -220,7 +223,7 @@ def test_fstab_that_may_not_be_written_stops_before_anything_changes(host: Host)
     assert host.log == [] and host.fstab.read_text() == FSTAB
 
 
-def test_file_that_was_deleted_while_in_use(host: Host) -> None:
+def test_a_deleted_swap_file_in_use_is_an_error_with_a_remedy(host: Host) -> None:
     host.swaps.write_text(HEADER + "/swap\\040file\\040(deleted) file 2048 0 -2\n")
     host.programs.add("swapoff", 'echo "swapoff: $1: swapoff failed: No such file or directory" >&2; exit 255')
     result = host.run()
@@ -228,7 +231,7 @@ def test_file_that_was_deleted_while_in_use(host: Host) -> None:
     assert "only a reboot turns it off. Nothing was changed." in result["msg"]
 
 
-def test_swap_that_comes_back_is_turned_off_again_and_then_an_error(host: Host) -> None:
+def test_swap_that_returns_is_turned_off_again_and_then_an_error(host: Host) -> None:
     host.swaps.write_text(HEADER + "/swapfile file 2048 0 7\n")
     host.programs.add("swapoff", f'echo "swapoff $*" >> {host.root}/log')
     result = host.run()
@@ -237,7 +240,7 @@ def test_swap_that_comes_back_is_turned_off_again_and_then_an_error(host: Host) 
     assert host.log.count("swapoff /swapfile") == 2
 
 
-# As systemd-gpt-auto-generator: a unit for each swap partition of the disk, but none while fstab names any swap.
+# Like systemd-gpt-auto-generator: a unit for each swap partition of the disk, unless fstab contains swap.
 GENERATOR = r"""
 echo "systemctl $*" >> {root}/log
 [ ! -e {root}/broken ] || {{ echo no bus >&2; exit 1; }}
@@ -258,7 +261,9 @@ UUID=aa6b7a1c-0003 none swap sw 0 0
 
 
 @pytest.mark.parametrize("partitions", [["sda3"], ["nvme0n1p3", "nvme0n1p4"]])
-def test_swap_partition_that_systemd_finds_once_fstab_is_clean(host: Host, partitions: list[str]) -> None:
+def test_a_swap_partition_that_systemd_activates_after_the_change_of_fstab_is_masked(
+    host: Host, partitions: list[str]
+) -> None:
     host.programs.add("systemctl", GENERATOR.format(root=host.root, partitions=" ".join(partitions)))
     host.fstab.write_text(INSTALLED)
     units = [f"dev-{partition}.swap" for partition in partitions]
@@ -272,7 +277,7 @@ def test_swap_partition_that_systemd_finds_once_fstab_is_clean(host: Host, parti
     assert not host.run()["changed"]
 
 
-def test_a_unit_whose_name_changes_with_each_boot_is_kept_off_by_its_target(host: Host) -> None:
+def test_a_unit_whose_name_changes_with_each_boot_is_disabled_through_swap_target(host: Host) -> None:
     def boot(number: int) -> None:
         partition = rf"'disk-by\x2ddiskseq-{number}\x2dpart2'"
         host.programs.add("systemctl", GENERATOR.format(root=host.root, partitions=partition))
@@ -289,8 +294,8 @@ def test_a_unit_whose_name_changes_with_each_boot_is_kept_off_by_its_target(host
     ]
 
 
-def test_swap_partition_is_unmasked_if_something_fails(host: Host) -> None:
-    """The second reload fails, so that the run can't end with swap that systemd turns on."""
+def test_a_swap_partition_is_unmasked_after_a_failure(host: Host) -> None:
+    """The second reload fails, after which systemd could turn swap on."""
     once = "[ ! -e {root}/run/systemd/generator.late/dev-sda3.swap ] || touch {root}/broken\n"
     host.programs.add("systemctl", (once + GENERATOR).format(root=host.root, partitions="sda3"))
     host.fstab.write_text(INSTALLED)
@@ -299,25 +304,28 @@ def test_swap_partition_is_unmasked_if_something_fails(host: Host) -> None:
     assert host.fstab.read_text() == INSTALLED
 
 
-def test_unit_written_by_hand_is_kept_beside_its_mask(host: Host) -> None:
+def test_a_unit_written_by_the_administrator_is_kept_next_to_its_mask(host: Host) -> None:
     unit = host.root / "etc/systemd/system/srv-swap.swap"
     unit.write_text("[Swap]\nWhat=/srv/swap\n")
     assert host.run()["units"] == ["srv-swap.swap"]
     assert host.masked() == ["srv-swap.swap"]
     assert unit.with_name("srv-swap.swap.gpulab-backup").read_text() == "[Swap]\nWhat=/srv/swap\n"
+    assert recorded(host.root)["/etc/systemd/system/srv-swap.swap"]["mode"] == "0644"
     assert not host.run()["changed"]
 
 
-def test_services_that_make_swap_are_masked(host: Host) -> None:
+def test_services_that_create_swap_are_masked(host: Host) -> None:
     services = host.root / "usr/lib/systemd/system"
     services.mkdir(parents=True)
     for name in ("zramswap.service", "dphys-swapfile.service", "ssh.service"):
         (services / name).write_text("[Service]\nExecStart=/bin/true\n")
     assert host.run()["units"] == ["dphys-swapfile.service", "zramswap.service"]
+    masks = [f"/etc/systemd/system/{name}" for name in ("dphys-swapfile.service", "zramswap.service")]
+    assert recorded(host.root) == dict.fromkeys(masks)
     assert not host.run()["changed"]
 
 
-def test_zram_generator_that_did_not_run_yet(host: Host) -> None:
+def test_a_zram_generator_that_has_not_run_yet_is_disabled(host: Host) -> None:
     configuration = host.root / "usr/lib/systemd/zram-generator.conf"
     configuration.parent.mkdir(parents=True)
     configuration.write_text("[zram0]\nzram-size = min(ram / 2, 4096)\n")
@@ -332,7 +340,7 @@ def test_zram_generator_that_did_not_run_yet(host: Host) -> None:
 WAAGENT = "ResourceDisk.Format=y\n# ResourceDisk.EnableSwap=n\nResourceDisk.EnableSwap=y # 2 GB\nLogs.Verbose=n\n"
 
 
-def test_swap_of_azures_agent(host: Host) -> None:
+def test_swap_of_azures_agent_is_disabled(host: Host) -> None:
     agent = host.root / "etc/waagent.conf"
     agent.write_text(WAAGENT)
     agent.chmod(0o640)
@@ -342,12 +350,12 @@ def test_swap_of_azures_agent(host: Host) -> None:
     assert (result["changed"], result["configuration"]) == (True, ["/etc/waagent.conf"])
     assert agent.read_text() == WAAGENT.replace("Swap=y # 2 GB", "Swap=n")
     assert agent.stat().st_mode & 0o777 == 0o640
-    assert agent.with_name("waagent.conf.gpulab-backup").read_text() == WAAGENT
+    assert (host.root / "var/lib/gpulab/first-run/files/etc/waagent.conf").read_text() == WAAGENT
     assert [entry["after_header"] for entry in result["diff"]] == [str(agent)]
     assert not host.run()["changed"]
 
 
-def test_swap_of_azures_agent_is_put_back_where_something_fails(host: Host) -> None:
+def test_swap_of_azures_agent_is_restored_after_a_failure(host: Host) -> None:
     (host.root / "etc/waagent.conf").write_text(WAAGENT)
     host.swaps.write_text(HEADER + "/mnt/resource/swapfile file 2048 0 7\n")
     host.programs.add("swapoff", f'echo "swapoff $*" >> {host.root}/log')
@@ -356,7 +364,7 @@ def test_swap_of_azures_agent_is_put_back_where_something_fails(host: Host) -> N
     assert (host.root / "etc/waagent.conf").read_text() == WAAGENT
 
 
-def test_script_that_turns_swap_on_is_named(host: Host) -> None:
+def test_a_script_that_turns_swap_on_is_named(host: Host) -> None:
     script = host.root / "var/lib/cloud/scripts/per-boot/swap.sh"
     script.parent.mkdir(parents=True)
     script.write_text("#!/bin/sh\n# swapon by hand\nswapon --show\n")
@@ -368,14 +376,14 @@ def test_script_that_turns_swap_on_is_named(host: Host) -> None:
     assert name in str(result["warnings"])
 
 
-def test_without_systemd_no_systemctl(host: Host) -> None:
+def test_without_systemd_systemctl_is_not_called(host: Host) -> None:
     (host.root / "run/systemd/system").rmdir()
     host.fstab.write_text(FSTAB)
     assert host.run()["changed"]
     assert host.log == []
 
 
-def test_kernel_without_swap_and_no_fstab(host: Host) -> None:
+def test_a_kernel_without_swap_and_a_missing_fstab_are_supported(host: Host) -> None:
     host.swaps.unlink()
     host.fstab.unlink()
     assert not host.run()["changed"]
@@ -383,7 +391,7 @@ def test_kernel_without_swap_and_no_fstab(host: Host) -> None:
 
 
 @pytest.mark.skipif(not CAPTURES.is_dir(), reason="recorded files are not here")
-def test_recorded_fstabs(host: Host) -> None:
+def test_recorded_fstab_files_are_changed_correctly(host: Host) -> None:
     rows = (CAPTURES / "INDEX.tsv").read_text().splitlines()[1:]
     names = {row.split("\t")[0]: json.loads(row.split("\t")[3]) for row in rows if row.startswith("fstab/")}
     assert names
@@ -403,7 +411,7 @@ def test_recorded_fstabs(host: Host) -> None:
 
 
 def lines_about_swap(text: str) -> tuple[list[int], list[int]]:
-    """Numbers of the lines that would be swap without their number sign, and of those that merely say swap."""
+    """Return the numbers of the lines that are commented swap entries, and of other comments that contain "swap"."""
     commented, other = [], []
     for number, line in enumerate(text.split("\n"), start=1):
         if line.lstrip().startswith("#"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module against a small API server, step by step as its action plugin calls it."""
+"""torch_ddp_run with a small API server, called step by step like from its action plugin."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def ended(status: int, reason: str = "Error") -> Json:
 
 
 class Cluster:
-    """Two nodes with two GPUs each, and the API server's answers about one job."""
+    """Two nodes with two GPUs each, and the API server's responses about one job."""
 
     def __init__(self, api: ApiServer, run: Callable[..., Json], kubeconfig: Path) -> None:
         self.api, self._run, self._kubeconfig = api, run, kubeconfig
@@ -89,7 +89,7 @@ class Cluster:
         return [f"{method} {path}" for method, path, _body in self.api.written]
 
     def _forget(self, method: str, path: str, _body: Any) -> None:
-        """A job that is deleted is gone, and its pods with it."""
+        """Delete the job and its pods."""
         if method == "DELETE":
             self.api.answers.pop(path.partition("?")[0], None)
         if method == "DELETE" and path.startswith(JOB):
@@ -125,12 +125,12 @@ def pascal(name: str, gpus: int = 2) -> Json:
     [
         ([node("gpu1", 2), node("gpu2", 2)], ["12.8", "12.6"], "12.8"),
         ([pascal("gpu1"), node("gpu2", 2)], ["12.8", "12.6"], "12.6"),
-        # It has too few GPUs for a pod of this training.
+        # The node has too few GPUs for a pod of this training.
         ([node("gpu1", 2), node("gpu2", 2), pascal("gpu3", 1)], ["12.8"], "12.8"),
         ([node("gpu1", 2), node("gpu2", 2)], [], "?"),
     ],
 )
-def test_the_image_is_one_that_runs_on_the_gpus(
+def test_the_selected_image_supports_the_gpus(
     cluster: Cluster, nodes: list[Json], images: list[str], chosen: str
 ) -> None:
     cluster.nodes(*nodes)
@@ -140,7 +140,7 @@ def test_the_image_is_one_that_runs_on_the_gpus(
     assert len(jobs) == 2 and made == {PYTORCH.format(chosen) if images else chosen}
 
 
-def test_an_image_without_kernels_for_a_gpu_is_named_before_anything_changes(cluster: Cluster) -> None:
+def test_an_image_without_kernels_for_a_gpu_is_reported_before_anything_changes(cluster: Cluster) -> None:
     cluster.nodes(node("gpu1", 2), pascal("gpu2"))
     result = cluster.step("start", job=TRAIN, images=[PYTORCH.format("12.8")])
     assert result["failed"] and cluster.writes() == []
@@ -150,7 +150,7 @@ def test_an_image_without_kernels_for_a_gpu_is_named_before_anything_changes(clu
     assert cluster.step("start", job=TRAIN, images=[PYTORCH.format("12.8")], gpus=0)["changed"]
 
 
-def test_a_missing_priority_class_is_named_before_anything_changes(cluster: Cluster) -> None:
+def test_a_missing_priority_class_is_reported_before_anything_changes(cluster: Cluster) -> None:
     job = {**MINE, "spec": {"template": {"spec": {"priorityClassName": "urgent", "containers": []}}}}
     result = cluster.step("start", job=job)
     assert result["failed"] and cluster.writes() == []
@@ -159,7 +159,7 @@ def test_a_missing_priority_class_is_named_before_anything_changes(cluster: Clus
     assert cluster.step("start", job=job)["changed"]
 
 
-def test_the_job_is_tried_before_it_is_made_and_what_it_needs_goes_with_it(cluster: Cluster) -> None:
+def test_the_job_is_validated_before_it_is_created_and_owns_its_objects(cluster: Cluster) -> None:
     assert cluster.step("start")["changed"]
     parts = [f"PATCH {CORE}/{kind}/train" for kind in ("services", "configmaps", "secrets")]
     written = [line.partition("?fieldManager")[0] for line in cluster.writes()]
@@ -168,7 +168,7 @@ def test_the_job_is_tried_before_it_is_made_and_what_it_needs_goes_with_it(clust
     assert owners == [None] * 5 + ["job-1"] * 3
 
 
-def test_each_training_has_a_word_of_its_own_in_a_secret(cluster: Cluster) -> None:
+def test_each_training_has_its_own_random_word_in_a_secret(cluster: Cluster) -> None:
     results = [cluster.step("start"), cluster.step("start")]
     secrets = [body for _method, path, body in cluster.api.written if path.startswith(f"{CORE}/secrets/train")]
     words = [base64.b64decode(secret["data"]["word"]).decode() for secret in secrets]
@@ -179,7 +179,7 @@ def test_each_training_has_a_word_of_its_own_in_a_secret(cluster: Cluster) -> No
 
 
 @pytest.mark.parametrize("kind", ["services", "configmaps", "secrets"])
-def test_an_object_of_somebody_else_is_neither_changed_nor_removed(cluster: Cluster, kind: str) -> None:
+def test_an_unmanaged_object_is_neither_changed_nor_removed(cluster: Cluster, kind: str) -> None:
     cluster.api.answers[f"{CORE}/{kind}/train"] = (200, {"metadata": {"name": "train"}})
     result = cluster.step("start")
     assert result["failed"] and cluster.writes() == []
@@ -187,7 +187,7 @@ def test_an_object_of_somebody_else_is_neither_changed_nor_removed(cluster: Clus
     assert not cluster.step("remove")["removed"] and cluster.writes() == []
 
 
-def test_what_an_interrupted_run_left_is_removed_first(cluster: Cluster) -> None:
+def test_leftovers_of_an_interrupted_run_are_removed_first(cluster: Cluster) -> None:
     cluster.job()
     cluster.pods(pod(0), pod(1))
     assert not cluster.step("start")["failed"]
@@ -195,7 +195,7 @@ def test_what_an_interrupted_run_left_is_removed_first(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize("step", ["start", "remove"])
-def test_a_job_of_somebody_else_is_left_alone(cluster: Cluster, step: str) -> None:
+def test_an_unmanaged_job_is_not_changed(cluster: Cluster, step: str) -> None:
     cluster.job(labels={})
     result = cluster.step(step)
     assert result["failed"]
@@ -204,7 +204,7 @@ def test_a_job_of_somebody_else_is_left_alone(cluster: Cluster, step: str) -> No
     assert cluster.writes() == []
 
 
-def test_too_few_gpus_are_told_before_anything_changes(cluster: Cluster) -> None:
+def test_too_few_gpus_are_reported_before_anything_changes(cluster: Cluster) -> None:
     cluster.nodes(node("gpu1", 4), node("gpu2", 2), node("cp1", 0))
     result = cluster.step("start", gpus=4)
     assert result["failed"]
@@ -212,7 +212,7 @@ def test_too_few_gpus_are_told_before_anything_changes(cluster: Cluster) -> None
     assert cluster.writes() == []
 
 
-def test_a_claim_that_is_not_there_is_told_before_anything_changes(cluster: Cluster) -> None:
+def test_a_missing_claim_is_reported_before_anything_changes(cluster: Cluster) -> None:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "cache"}}, {"name": "e", "emptyDir": {}}]
     job = {**MINE, "spec": {"template": {"spec": {"volumes": volumes}}}}
     result = cluster.step("start", job=job)
@@ -223,7 +223,7 @@ def test_a_claim_that_is_not_there_is_told_before_anything_changes(cluster: Clus
     assert not cluster.step("start", job=job)["failed"]
 
 
-def test_what_the_api_does_not_take_is_told_before_anything_changes(cluster: Cluster) -> None:
+def test_objects_that_the_api_refuses_are_reported_before_anything_changes(cluster: Cluster) -> None:
     cluster.job()
     cluster.api.answers[f"POST {JOBS}"] = (422, {"message": 'Job.batch "train" is invalid: spec.template.spec.volumes'})
     result = cluster.step("start")
@@ -238,7 +238,7 @@ def test_check_mode_changes_nothing(cluster: Cluster) -> None:
     assert cluster.api.asked == []
 
 
-def test_the_log_is_told_once(cluster: Cluster) -> None:
+def test_each_line_of_the_log_is_returned_once(cluster: Cluster) -> None:
     cluster.job()
     cluster.pods(pod(0), pod(1))
     cluster.log(0, "2026-11-22T02:00:00.000000001Z epoch 1\n2026-11-22T02:00:00.000000002Z epoch 2\n")
@@ -254,14 +254,14 @@ def test_the_log_is_told_once(cluster: Cluster) -> None:
     assert cluster.step("watch", since=second["since"], slice=1)["lines"] == []
 
 
-def test_a_running_training_costs_the_api_only_what_is_its_own(cluster: Cluster) -> None:
+def test_watching_a_training_only_requests_its_own_objects(cluster: Cluster) -> None:
     cluster.job()
     cluster.pods(pod(0), pod(1))
     cluster.step("watch")
     assert {path.partition("?")[0] for _user, path in cluster.api.asked} == {JOBS, PODS, f"{PODS}/train-0-x/log"}
 
 
-def test_a_training_that_ended_well_has_its_summary(cluster: Cluster) -> None:
+def test_a_successful_training_has_its_summary(cluster: Cluster) -> None:
     cluster.job(complete())
     cluster.pods(pod(0, "Succeeded"), pod(1, "Succeeded"))
     cluster.log(0, 'epoch 1\nTORCH_DDP_SUMMARY {"processes": 4}\n')
@@ -284,7 +284,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("statuses", "log", "text", "cause"), FAILURES)
-def test_a_failure_names_the_pod_to_blame_and_the_reason(
+def test_a_failure_names_the_responsible_pod_and_the_reason(
     cluster: Cluster, statuses: list[Json], log: str, text: str, cause: str
 ) -> None:
     cluster.job(failed())
@@ -309,7 +309,7 @@ def unschedulable() -> Json:
     return {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words}]}
 
 
-def test_an_image_that_cannot_be_pulled_is_given_some_time(cluster: Cluster) -> None:
+def test_an_image_that_cannot_be_pulled_is_retried_for_some_time(cluster: Cluster) -> None:
     cluster.job()
     cluster.pods(pod(0, "Pending", waiting("ErrImagePull", "torch:1 not found")))
     first = cluster.step("watch")
@@ -321,7 +321,7 @@ def test_an_image_that_cannot_be_pulled_is_given_some_time(cluster: Cluster) -> 
     assert "image torch:1 can't be pulled" in result["text"]
 
 
-def test_taken_gpus_are_told_in_numbers_and_waited_for_as_long_as_asked(cluster: Cluster) -> None:
+def test_gpus_in_use_are_reported_with_numbers_and_waited_for_as_requested(cluster: Cluster) -> None:
     cluster.job()
     cluster.pods(pod(0, "Pending", unschedulable()), pod(1, "Pending", unschedulable()))
     other = pod(0, owner="another")
@@ -338,13 +338,13 @@ def test_taken_gpus_are_told_in_numbers_and_waited_for_as_long_as_asked(cluster:
     assert cluster.step("watch", since=since)["state"] == "failed"
 
 
-def test_a_job_that_somebody_removes_is_told(cluster: Cluster) -> None:
+def test_a_job_that_was_deleted_is_reported(cluster: Cluster) -> None:
     result = cluster.step("watch")
     assert result["failed"]
     assert "the job was removed" in result["msg"]
 
 
-def test_all_of_it_is_removed(cluster: Cluster) -> None:
+def test_all_objects_are_removed(cluster: Cluster) -> None:
     cluster.job(complete())
     cluster.pods(pod(0, "Succeeded"))
     for kind in ("services", "configmaps", "secrets"):

@@ -47,14 +47,14 @@ def cluster(run_module: Callable[..., dict[str, Any]], tmp_path: Path) -> Iterat
         yield Cluster(run_module, stack.enter_context(state.serve(tmp_path)), state)
 
 
-def test_it_ends_at_once_when_all_is_there(cluster: Cluster) -> None:
+def test_the_wait_ends_immediately_if_everything_is_ready(cluster: Cluster) -> None:
     result = cluster.wait(timeout=60)
     assert not result["failed"]
     assert not result["changed"]
     assert result["missing"] == []
 
 
-def test_it_waits_for_what_comes_late(cluster: Cluster) -> None:
+def test_a_late_rollout_is_waited_for(cluster: Cluster) -> None:
     node = cluster.state.nodes["gpu1"]
     node.allocatable = 0
 
@@ -65,11 +65,11 @@ def test_it_waits_for_what_comes_late(cluster: Cluster) -> None:
 
     threading.Thread(target=recover, daemon=True).start()
     assert not cluster.wait(timeout=60)["failed"]
-    # What happens meanwhile is told by the API.
+    # Changes are reported by watches.
     assert cluster.state.listed.count("/api/v1/nodes") == cluster.state.watched.count("/api/v1/nodes") == 1
 
 
-def test_it_says_what_is_missing_and_what_the_pod_said(cluster: Cluster) -> None:
+def test_missing_items_are_reported_with_the_pods_message(cluster: Cluster) -> None:
     cluster.state.nodes["gpu1"].allocatable = 0
     cluster.state.plugin_log = "NVML: Driver/library version mismatch"
     result = cluster.wait()
@@ -78,7 +78,7 @@ def test_it_says_what_is_missing_and_what_the_pod_said(cluster: Cluster) -> None
     assert "NVML: Driver/library version mismatch" in result["msg"]
 
 
-def test_an_api_that_does_not_answer_proves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_unreachable_api_gives_an_inconclusive_result(cluster: Cluster, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_text(re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:1", (tmp_path / "kubeconfig").read_text()))
     result = cluster.wait(kubeconfig=str(other))
@@ -86,7 +86,9 @@ def test_an_api_that_does_not_answer_proves_nothing(cluster: Cluster, tmp_path: 
 
 
 @pytest.mark.parametrize(("reason", "inconclusive"), [("ImagePullBackOff", True), ("CrashLoopBackOff", False)])
-def test_an_image_that_cannot_be_pulled_proves_nothing(cluster: Cluster, reason: str, inconclusive: bool) -> None:
+def test_an_image_that_cannot_be_pulled_gives_an_inconclusive_result(
+    cluster: Cluster, reason: str, inconclusive: bool
+) -> None:
     waiting = {"name": "plugin", "image": "registry.example/plugin:1", "state": {"waiting": {"reason": reason}}}
     pod = cluster.state.pods["team/plugin-x"]
     pod["status"] = {"phase": "Pending", "containerStatuses": [waiting]}
@@ -97,7 +99,7 @@ def test_an_image_that_cannot_be_pulled_proves_nothing(cluster: Cluster, reason:
     assert not cluster.wait()["inconclusive"]
 
 
-def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
+def test_check_mode_checks_once_and_never_fails(cluster: Cluster) -> None:
     cluster.state.daemonsets = []
     started = time.monotonic()
     result = cluster.wait(check=True, timeout=60)
@@ -106,7 +108,7 @@ def test_check_mode_looks_once_and_never_fails(cluster: Cluster) -> None:
     assert time.monotonic() - started < 20
 
 
-def test_unhealthy_gpus_can_be_left_to_others(cluster: Cluster) -> None:
+def test_unhealthy_gpus_can_be_tolerated(cluster: Cluster) -> None:
     cluster.state.nodes["gpu1"].allocatable = 1
     cluster.state.plugin_log = "device marked unhealthy: GPU-1"
     assert cluster.wait()["failed"]
@@ -116,5 +118,5 @@ def test_unhealthy_gpus_can_be_left_to_others(cluster: Cluster) -> None:
     assert "device marked unhealthy: GPU-1" in str(result["warnings"])
 
 
-def test_gpus_that_nobody_offers_are_no_matter_of_health(cluster: Cluster) -> None:
+def test_gpus_that_are_not_offered_do_not_count_as_unhealthy(cluster: Cluster) -> None:
     assert cluster.wait(tolerate_unhealthy=True, allocatable={"gpu1": 3})["failed"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The modules of W&B Launch, with a wandb of some lines and a small API server.
+"""The modules for W&B Launch with a small stand-in for wandb and a small API server.
 
 tests/integration/test_launch.py runs them with wandb itself.
 """
@@ -24,7 +24,7 @@ from lab.depot.wandb_image import REFERENCE as LAB_IMAGE
 
 ROOT = Path(__file__).resolve().parents[4]
 KEY = "k" * 40
-# What LaunchApi is asked for, on a file instead of a server.
+# The methods of LaunchApi that are called, with a file instead of a server.
 WANDB = """
 import json, pathlib
 FILE = pathlib.Path({file!r})
@@ -92,7 +92,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, run_module: Callable[..., dict[str, Any]]) -> Site:
-    # Modules run there, and Python looks there first.
+    # Modules run in this directory, where Python searches first.
     return Site(tmp_path / "module-tmp", run_module)
 
 
@@ -118,7 +118,7 @@ def test_a_queue_is_created_changed_and_deleted_once(site: Site) -> None:
         ({"resource_args": {"hostPID": True}}, "would refuse each of its jobs: hostPID: "),
     ],
 )
-def test_an_error_says_what_to_do_and_not_the_key(site: Site, arguments: dict[str, Any], words: str) -> None:
+def test_an_error_has_a_remedy_and_does_not_show_the_key(site: Site, arguments: dict[str, Any], words: str) -> None:
     result = site.queue(**arguments)
     assert result["failed"]
     assert words in result["msg"]
@@ -126,14 +126,14 @@ def test_an_error_says_what_to_do_and_not_the_key(site: Site, arguments: dict[st
     assert site.kept() == {}
 
 
-def test_queues_are_looked_into_and_a_configuration_is_checked(site: Site) -> None:
+def test_queues_are_read_and_a_configuration_is_checked(site: Site) -> None:
     site.queue()
     result = site.info(queues=["gpu", "none"], agent_config={"max_jobs": 2})
     assert (result["names"], result["queues"]) == (["gpu"], {"gpu": {"pending": 2}, "none": None})
     assert "max_jobs: Input should be a valid integer" in site.info(agent_config={"max_jobs": "many"})["msg"]
 
 
-def test_all_of_wandb_have_the_version_of_the_table() -> None:
+def test_all_parts_of_wandb_have_the_version_of_the_table() -> None:
     table = yaml.safe_load((ROOT / "roles/cluster/vars/main/versions.yml").read_text())["cluster_versions"]
     image = yaml.safe_load((ROOT / "roles/wandb_launch/defaults/main.yml").read_text())["wandb_launch_image"]
     assert f"wandb=={table['wandb']}" in (ROOT / "requirements-wandb.txt").read_text().split()
@@ -144,7 +144,7 @@ LABELS = {"app.kubernetes.io/part-of": "wandb-launch"}
 
 
 class Cluster:
-    """An API with an agent that keeps ending, and a job that waits."""
+    """An API with an agent that keeps failing, and a job that waits."""
 
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         if path.endswith("/deployments"):
@@ -173,7 +173,7 @@ class Cluster:
         return "Starting\n\nNot all of requested queues (gpu) found\n"
 
 
-def test_agents_and_jobs_are_read_with_what_ails_them() -> None:
+def test_agents_and_jobs_are_read_with_their_problems() -> None:
     found = read(Cluster())  # type: ignore[arg-type]  # It has what is called.
     (agent,), (job,) = found["agents"], found["jobs"]
     assert (agent["name"], agent["alive"], agent["pod"]) == ("launch-agent", False, "a-1")
@@ -190,7 +190,7 @@ def test_agents_and_jobs_are_read_with_what_ails_them() -> None:
     }
 
 
-def test_a_pod_without_its_job_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_without_its_job_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wandb_agents_info, "Api", lambda _path: Cluster())
     warnings: list[str] = []
     module: Any = SimpleNamespace(params={"kubeconfig": "/none"}, warn=warnings.append)
@@ -202,7 +202,7 @@ def test_a_pod_without_its_job_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("drivers", "gpus"), [(["nvidia"] * 2, 2), (["nvidia", "vfio-pci"], 1), (["", ""], 2), ([], 0)]
 )
-def test_a_job_that_asks_for_all_gpus_has_those_of_its_host(
+def test_a_job_that_requests_all_gpus_counts_those_of_its_host(
     tmp_path: Path, programs: Any, run_module: Any, drivers: list[str], gpus: int
 ) -> None:
     for number, driver in enumerate(drivers):

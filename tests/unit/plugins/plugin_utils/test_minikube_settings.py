@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options reach minikube through a unit as they are written; systemd itself reads the units where it is installed."""
+"""Options reach minikube unchanged through a systemd unit, which systemd itself verifies if installed."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def unit_options(*options: str) -> str:
         (";", '";"'),
     ],
 )
-def test_an_option_is_written_as_systemd_reads_it(option: str, written: str) -> None:
+def test_an_option_is_quoted_for_systemd(option: str, written: str) -> None:
     assert unit_options(option) == written
 
 
 def words(line: str) -> list[str]:
-    """Read the words of a command as systemd.syntax(7) and systemd.service(5) say."""
+    """Split a command into words according to systemd.syntax(7) and systemd.service(5)."""
     found: list[str] = []
     for piece in line.split("\0"):
         assert piece == "" or (piece[0] == piece[-1] == '"') or not set(piece) & set(" \"'\\%$;#")
@@ -73,7 +73,7 @@ def words(line: str) -> list[str]:
 
 
 @given(st.lists(PRINTABLE, max_size=4))
-def test_any_option_arrives_as_it_is(options: list[str]) -> None:
+def test_any_option_arrives_unchanged(options: list[str]) -> None:
     assert words("\0".join(map(unit_options, options))) == (options or [""])
 
 

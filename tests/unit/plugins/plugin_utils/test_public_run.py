@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The public function that runs playbooks, with ansible-runner and hosts that are this machine."""
+"""The public function that runs playbooks, with ansible-runner and this machine as all hosts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLOW = [{"name": "Take long", "command": "sleep 600", "changed_when": False}]
 
 @pytest.fixture
 def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    # Ansible's sockets don't bear the long paths of pytest.
+    # Ansible's sockets don't support the long paths of pytest.
     with tempfile.TemporaryDirectory(prefix="t") as name:
         monkeypatch.setenv("TMPDIR", name)
         monkeypatch.setattr(tempfile, "tempdir", None)
@@ -57,7 +57,7 @@ def playbook(tasks: list[dict[str, Any]]) -> str:
     return "play.yml"
 
 
-def test_a_success_with_what_it_showed(here: Path, temporary: Path) -> None:
+def test_a_success_returns_its_output(here: Path, temporary: Path) -> None:
     lines: list[Line] = []
     result = run(playbook(GOOD), "my.ini", lines.append)
     assert (result.status, result.rc, result.hosts) == ("successful", 0, {"a": "done", "b": "done"})
@@ -75,7 +75,7 @@ def test_a_failure_names_its_host(here: Path) -> None:
     assert (result.status, result.rc, result.hosts) == ("failed", 2, {"a": "failed", "b": "done"})
 
 
-def test_limit_check_variables_environment_and_more_arguments_arrive(here: Path) -> None:
+def test_limit_check_mode_variables_environment_and_further_arguments_are_passed(here: Path) -> None:
     shown = "{{ [it, ansible_check_mode, lookup('env', 'PLACE'), ansible_run_tags | first] | join(' ') }}"
     lines: list[Line] = []
     more: dict[str, Any] = {"limit": "b", "check": True, "extra_vars": {"it": "é 1"}, "env": {"PLACE": "here"}}
@@ -85,7 +85,7 @@ def test_limit_check_variables_environment_and_more_arguments_arrive(here: Path)
     assert "  b says:\n    é 1 True here some" in lines
 
 
-def test_progress_is_told_with_what_an_earlier_run_took(here: Path) -> None:
+def test_progress_is_reported_with_the_duration_of_an_earlier_run(here: Path) -> None:
     first = run(playbook(GOOD + GOOD), "my.ini")
     seen: list[Any] = []
     run("play.yml", "my.ini", on_progress=seen.append, earlier=first.summary)
@@ -96,7 +96,7 @@ def test_progress_is_told_with_what_an_earlier_run_took(here: Path) -> None:
 
 
 def unreachable(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """As preflight does: hosts that do not answer are ignored until all have been tried."""
+    """Like preflight: unreachable hosts are ignored until all have been tried."""
     return [
         {"name": "Read", "ping": {}, "ignore_unreachable": True},
         {"name": "Keep", "set_stats": {"data": {"gpulab_preflight_problems": problems}}, "run_once": True},
@@ -105,7 +105,7 @@ def unreachable(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("problems", [[{**PROBLEM, "host": host} for host in "ab"], []], ids=["explained", "not"])
-def test_hosts_that_never_answered_are_unreachable_even_if_a_task_explains_it(
+def test_unreachable_hosts_are_reported_as_such_even_if_a_task_explains_them(
     here: Path, problems: list[dict[str, str]]
 ) -> None:
     result = run(playbook(unreachable(problems)), "silent.ini")
@@ -113,7 +113,7 @@ def test_hosts_that_never_answered_are_unreachable_even_if_a_task_explains_it(
     assert result.problems == tuple(Problem(**problem) for problem in problems)
 
 
-def test_a_report_that_this_run_wrote_is_read(here: Path) -> None:
+def test_a_report_written_by_this_run_is_read(here: Path) -> None:
     result = run("gpulab.kubernetes.report", "silent.ini")
     assert (result.status, result.hosts["a"], result.hosts["b"]) == ("successful", "unreachable", "unreachable")
     assert result.report_path == here / "gpulab-report.json"
@@ -125,7 +125,7 @@ def in_long_task(seen: list[Any]) -> bool:
     return bool(seen) and any("Take long" in host.doing for host in seen[-1])
 
 
-def test_a_run_that_is_canceled_leaves_nothing(here: Path, temporary: Path) -> None:
+def test_a_canceled_run_leaves_nothing(here: Path, temporary: Path) -> None:
     seen: list[Any] = []
     result = run(playbook(GOOD + SLOW), "my.ini", on_progress=seen.append, cancel=lambda: in_long_task(seen))
     assert (result.status, result.hosts) == ("canceled", {"a": "unfinished", "b": "unfinished"})
@@ -133,7 +133,7 @@ def test_a_run_that_is_canceled_leaves_nothing(here: Path, temporary: Path) -> N
     assert programs.left_behind(temporary, seconds=20) == []
 
 
-def test_a_run_that_takes_too_long_is_stopped(here: Path, temporary: Path) -> None:
+def test_a_run_is_stopped_after_its_time_limit(here: Path, temporary: Path) -> None:
     result = run(playbook(SLOW), "my.ini", timeout=5)
     assert result.status == "timeout"
     assert "done" not in result.hosts.values()
@@ -141,7 +141,7 @@ def test_a_run_that_takes_too_long_is_stopped(here: Path, temporary: Path) -> No
 
 
 @pytest.mark.parametrize("where", ["on_line", "on_progress", "cancel"])
-def test_an_error_of_the_caller_ends_the_run_and_reaches_the_caller(here: Path, temporary: Path, where: str) -> None:
+def test_an_exception_in_the_caller_ends_the_run_and_is_raised(here: Path, temporary: Path, where: str) -> None:
     def broken(*_args: object) -> bool:
         raise LookupError("mine")
 
@@ -176,7 +176,7 @@ def test_a_signal_cancels_the_run(here: Path, temporary: Path, name: str) -> Non
     assert programs.left_behind(temporary, seconds=20) == []
 
 
-def test_secrets_are_in_no_argument_and_no_file_that_stays(here: Path, temporary: Path) -> None:
+def test_secrets_are_in_no_argument_and_no_remaining_file(here: Path, temporary: Path) -> None:
     task = {"name": "Become", "command": "sleep 2", "become": True, "vars": {"ansible_become_exe": f"{here}/sudo"}}
     commands: list[str] = []
     result = run(
@@ -216,7 +216,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str, str]] = {
 
 
 @pytest.mark.parametrize(("changed", "what", "where", "do"), REFUSALS.values(), ids=REFUSALS)
-def test_what_cannot_start_is_one_clear_error(
+def test_a_run_that_cannot_start_is_one_clear_error(
     here: Path, temporary: Path, changed: dict[str, Any], what: str, where: str, do: str
 ) -> None:
     Path("broken.ini").write_text("a b: [\n")
@@ -247,7 +247,7 @@ def test_a_missing_package_is_named_with_its_python_and_without_a_traceback(here
     assert module in shown
 
 
-def test_the_example_of_the_guide_works(here: Path, temporary: Path) -> None:
+def test_the_guides_example_works(here: Path, temporary: Path) -> None:
     page = (ROOT / "docs" / "from-python.md").read_text()
     code = page.split("```python\n")[1].split("```")[0].replace("gpulab.kubernetes.site", "play.yml")
     assert len(code.splitlines()) <= 20

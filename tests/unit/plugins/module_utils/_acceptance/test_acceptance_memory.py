@@ -70,7 +70,7 @@ def former(**hosts: dict[str, Any]) -> dict[str, Any]:
 
 
 class Stored:
-    """Stands for an API that has ConfigMaps, and for the last answers to requests that write."""
+    """A fake API with ConfigMaps, which can fail on requests that write."""
 
     def __init__(self, config_maps: dict[str, Any] | None = None, error: ApiError | None = None) -> None:
         self.config_maps, self.error = dict(config_maps or {}), error
@@ -101,19 +101,19 @@ def stored(name: str, key: str, content: Any, uid: str = "") -> dict[str, Any]:
 
 
 @given(NODE_NAMES)
-def test_the_name_of_a_nodes_config_map_is_valid(node: str) -> None:
+def test_the_config_map_of_a_node_has_a_valid_name(node: str) -> None:
     name = config_map_name(node[:253].rstrip(".-"))
     assert len(name) <= 253
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", name)
 
 
-def test_long_names_of_nodes_that_differ_at_their_end_have_config_maps_of_their_own() -> None:
+def test_nodes_with_long_names_that_differ_at_the_end_have_separate_config_maps() -> None:
     long = ".".join(["a" * 60] * 4)
     assert config_map_name(f"{long}.b") != config_map_name(f"{long}.c")
     assert config_map_name("gpu1") == "gpulab-acceptance.gpu1"
 
 
-def test_each_node_has_a_config_map_that_goes_with_it_and_is_written_only_when_it_changes() -> None:
+def test_each_node_owns_a_config_map_that_is_only_written_on_changes() -> None:
     api, uids = Stored(), {"gpu1": "u1", "gpu2": "u2"}
     first = remember(api, uids)
     changes = first.changes({"gpu1": entry(), "gpu2": entry(), "not-joined": entry()}, network("gpu1", "gpu2"))
@@ -129,7 +129,7 @@ def test_each_node_has_a_config_map_that_goes_with_it_and_is_written_only_when_i
     assert remember(api, {**uids, "gpu1": "another node of this name"}).entry("gpu1") == {}
 
 
-def test_the_memory_of_earlier_versions_is_divided_and_deleted() -> None:
+def test_the_record_of_earlier_versions_is_split_by_node_and_deleted() -> None:
     api = Stored(stored("gpulab-acceptance", "report", former(gpu1=entry(), gpu2=entry(), gone=entry())))
     uids = {"gpu1": "u1", "gpu2": "u2"}
     first = remember(api, uids)
@@ -139,7 +139,7 @@ def test_the_memory_of_earlier_versions_is_divided_and_deleted() -> None:
     assert (remember(api, uids).entry("gpu2"), first.warnings) == (entry(), [])
 
 
-def test_the_memory_of_earlier_versions_stays_until_all_of_it_is_written() -> None:
+def test_the_record_of_earlier_versions_stays_until_all_of_it_is_stored() -> None:
     api = Stored(stored("gpulab-acceptance", "report", former(gpu1=entry())), ApiError("refused", 422))
     first = remember(api, {"gpu1": "u1"})
     assert not first.save(first.changes({}, first.network))
@@ -147,7 +147,7 @@ def test_the_memory_of_earlier_versions_stays_until_all_of_it_is_written() -> No
 
 
 @pytest.mark.parametrize(("status", "asked"), [(0, 1), (403, 1), (503, 1), (413, 9), (422, 9)])
-def test_an_error_while_writing_is_one_warning(status: int, asked: int) -> None:
+def test_write_errors_are_reported_in_one_warning(status: int, asked: int) -> None:
     uids = {f"gpu{n}": f"u{n}" for n in range(8)}
     api = Stored(error=ApiError("Error while asking the API: no", status))
     found = remember(api, uids)
@@ -155,11 +155,11 @@ def test_an_error_while_writing_is_one_warning(status: int, asked: int) -> None:
     [warning] = found.warnings
     assert "could not be stored in the ConfigMap kube-system/gpulab-acceptance" in warning
     assert "and 8 others" in warning and "The report is complete. Error while asking the API: no" in warning
-    # Connections work at the same time; what they asked already was asked.
+    # Requests of parallel connections may already be in flight.
     assert api.asked == asked or (asked == 1 and api.asked <= memory._CONNECTIONS)
 
 
-def test_more_than_may_be_kept_is_a_warning_and_long_texts_are_cut() -> None:
+def test_data_beyond_the_size_limits_is_a_warning_and_long_texts_are_shortened() -> None:
     found = remember(Stored(), {"gpu1": "u1"})
     assert found.changes({"gpu1": entry(gpus=129)}, {}) == []
     assert found.warnings == [
@@ -189,7 +189,7 @@ def test_more_than_may_be_kept_is_a_warning_and_long_texts_are_cut() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 50 else "",
 )
-def test_a_memory_of_another_shape_is_a_sentence_that_names_it(content: Any, why: str) -> None:
+def test_a_record_of_an_unknown_form_is_reported_with_its_name(content: Any, why: str) -> None:
     found = remember(Stored(stored("gpulab-acceptance.gpu1", "verification", content, "u1")), {"gpu1": "u1"})
     assert found.entry("gpu1") == {}
     assert found.warnings == [
@@ -208,7 +208,7 @@ TROUBLED = entry(devices=BAD, problems=[{"host": "gpu1", "gpu": "GPU-1", "cause"
     damaged_json(json.dumps(former(gpu1=entry(), gpu2=TROUBLED))),
     some.sampled_from([None, [], "x", [{}], [{"uid": "u1"}]]),
 )
-def test_whatever_is_stored_is_read_or_a_sentence(own: str, pods: str, old: str, owners: Any) -> None:
+def test_any_stored_data_is_read_or_reported(own: str, pods: str, old: str, owners: Any) -> None:
     config_maps = {
         **stored("gpulab-acceptance.gpu1", "verification", own, "u1"),
         **stored("gpulab-acceptance-network", "verification", pods),
@@ -232,7 +232,7 @@ def test_whatever_is_stored_is_read_or_a_sentence(own: str, pods: str, old: str,
     assert all(warning.startswith("The ConfigMap kube-system/gpulab-acceptance") for warning in found.warnings)
 
 
-def test_hundreds_of_nodes_are_written_at_the_same_time_and_read_in_pages(api: ApiServer, tmp_path: Path) -> None:
+def test_hundreds_of_nodes_are_written_in_parallel_and_read_in_pages(api: ApiServer, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(api.authority.kubeconfig(api.url))
     api.answers[CONFIG_MAPS] = (200, {"items": []})

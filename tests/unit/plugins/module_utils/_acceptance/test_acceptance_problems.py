@@ -25,11 +25,11 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.verd
         *(([kind], False) for kind in REMEDIES if kind.startswith(("gpu", "pod_", "driver")) and "network" not in kind),
     ],
 )
-def test_problems_that_concern_no_gpu_prove_nothing_about_its_driver(kinds: list[str], expected: bool) -> None:
+def test_problems_without_a_gpu_say_nothing_about_the_driver(kinds: list[str], expected: bool) -> None:
     assert inconclusive([problem(kind, "gpu1", "words").entry() for kind in kinds]) is expected
 
 
-def test_a_problem_of_an_unknown_kind_counts_as_one_of_a_gpu() -> None:
+def test_a_problem_of_an_unknown_kind_counts_as_a_gpu_problem() -> None:
     assert not inconclusive([{"host": "gpu1", "cause": "words"}])
 
 
@@ -56,12 +56,12 @@ def test_a_problem_of_an_unknown_kind_counts_as_one_of_a_gpu() -> None:
         ("took 802 ms", ""),
     ],
 )
-def test_known_words_of_a_pod_have_their_own_remedy(words: str, remedy: str) -> None:
+def test_known_messages_of_a_pod_have_their_own_remedy(words: str, remedy: str) -> None:
     assert remedy in find_remedy(words)
     assert bool(find_remedy(words)) == bool(remedy)
 
 
-def test_the_remedy_of_a_pod_that_failed_follows_from_its_words() -> None:
+def test_the_remedy_for_a_failed_pod_depends_on_its_message() -> None:
     gpus = (Gpu("GPU-0", "H100"),)
     conditions = [{"type": "Ready", "status": "True"}]
     status = {"allocatable": {"nvidia.com/gpu": "1"}, "capacity": {"nvidia.com/gpu": "1"}, "conditions": conditions}

@@ -27,7 +27,7 @@ SILENT = f"pod {SECOND} has not reported (Succeeded)"
     ("silent", "last", "trouble"),
     [(set(), FIRST, ""), ({FIRST}, SECOND, ""), ({FIRST, SECOND}, SECOND, SILENT)],
 )
-def test_a_pod_whose_log_was_lost_gets_a_second_one(
+def test_a_pod_whose_log_was_lost_is_created_again(
     silent: set[str], last: str, trouble: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verification, "_LOG_GRACE", 0)
@@ -53,15 +53,15 @@ BY_PODS = "300 s and 1 s for each 4 of {} GPU pods; or set acceptance_timeout"
         (0, 0, 300, BY_PODS.format(0)),
         (0, 24, 306, BY_PODS.format(24)),
         (0, 1600, 700, BY_PODS.format(1600)),
-        # What a person has set stays as it is.
+        # A user's setting takes precedence.
         (60, 1600, 60, "acceptance_timeout"),
     ],
 )
-def test_the_time_limit_grows_with_the_pods(timeout: int, gpu_pods: int, limit: int, words: str) -> None:
+def test_the_time_limit_grows_with_the_number_of_pods(timeout: int, gpu_pods: int, limit: int, words: str) -> None:
     assert time_limit(timeout, gpu_pods) == (limit, words)
 
 
-def test_a_pod_that_did_not_report_in_time_is_told_the_limit(tmp_path: Path) -> None:
+def test_a_pod_that_does_not_report_in_time_is_reported_with_the_limit(tmp_path: Path) -> None:
     cluster = FakeCluster(FakeNode("gpu1", T4))
     cluster.no_logs = {"gpu-1-gpu1"}
     with cluster.serve(tmp_path) as kubeconfig:
@@ -77,7 +77,7 @@ def test_a_pod_that_did_not_report_in_time_is_told_the_limit(tmp_path: Path) -> 
     ]
 
 
-def test_sixteen_requests_are_in_flight_and_none_follows_an_error() -> None:
+def test_sixteen_requests_run_in_parallel_and_none_is_sent_after_an_error() -> None:
     together = threading.Barrier(16)
     assert verification.in_parallel(lambda thing: (together.wait(60), thing)[1], range(16)) == list(range(16))
     asked: list[int] = []
@@ -92,7 +92,7 @@ def test_sixteen_requests_are_in_flight_and_none_follows_an_error() -> None:
 
 
 class SilentNodes:
-    """200 nodes, 10 of which answer nothing. Its clock runs while a dial is repeated, of which 16 are in flight."""
+    """200 nodes, 10 of which do not respond. The clock runs while a connection is retried; 16 run in parallel."""
 
     def __init__(self) -> None:
         self.dead = {f"n{place}" for place in range(5, 200, 20)}
@@ -117,7 +117,7 @@ class SilentNodes:
                 self.now += limit / 16
 
 
-def test_nodes_that_answer_nothing_cost_themselves_alone() -> None:
+def test_unresponsive_nodes_only_delay_themselves() -> None:
     fake: Any = SilentNodes()
     found = Network(fake, fake, "proof").verify()
     states = link_states(found)

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be proven where pods share GPUs, or GPUs are cut, and the verdict about it."""
+"""What is verified if pods share GPUs or GPUs are partitioned, and the verdict."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_sharing import gpu_sharing
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance import pods as manifests
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.hosts import read_hosts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.run import PodProof
@@ -88,13 +88,13 @@ SHARED = "nvidia.com/gpu.shared"
         (SINGLE, [gpu(0, "3g.20gb", "3g.20gb")], {"nvidia.com/gpu": 2}),
     ],
 )
-def test_a_pod_for_each_share_and_each_part(
+def test_each_share_and_each_mig_device_needs_a_pod(
     sharing: dict[str, Any], gpus: list[dict[str, Any]], wanted: dict[str, int]
 ) -> None:
     assert target(sharing, gpus).open == wanted
 
 
-def test_each_part_is_proven_by_a_pod_of_its_own() -> None:
+def test_each_mig_device_is_verified_by_its_own_pod() -> None:
     found = target(MIXED, [gpu(0, "1g.5gb", "3g.20gb"), gpu(1)])
     entry = host_entry(found, proofs((SMALL, "MIG-0-0"), (LARGE, "MIG-0-1"), ("nvidia.com/gpu", "GPU-1")), "check:1")
     assert entry["problems"] == []
@@ -116,13 +116,13 @@ def test_each_part_is_proven_by_a_pod_of_its_own() -> None:
         ([(SMALL, "GPU-0")], "reported a GPU that the host does not have"),
     ],
 )
-def test_a_part_that_nobody_or_the_wrong_one_had_is_told(given: list[tuple[str, str]], words: str) -> None:
+def test_a_mig_device_without_a_pod_or_with_a_wrong_one_is_reported(given: list[tuple[str, str]], words: str) -> None:
     found = target(MIXED, [gpu(0, "1g.5gb", "3g.20gb"), gpu(1)])
     causes = [problem["cause"] for problem in host_entry(found, proofs(*given), "check:1")["problems"]]
     assert any(words in cause for cause in causes), causes
 
 
-def test_as_many_pods_as_may_share_a_gpu_prove_it() -> None:
+def test_a_shared_gpu_is_verified_by_as_many_pods_as_may_share_it() -> None:
     found = target(TIME_SLICING, [gpu(0), gpu(1)])
     good = [(SHARED, "GPU-0")] * 3 + [(SHARED, "GPU-1")] * 3
     entry = host_entry(found, proofs(*good), "check:1")
@@ -135,7 +135,7 @@ def test_as_many_pods_as_may_share_a_gpu_prove_it() -> None:
     assert problem["cause"] == "pod pod-5: container check failed"
 
 
-def test_what_is_not_offered_or_offered_still_is_told_by_resource() -> None:
+def test_missing_and_surplus_resources_are_reported_by_name() -> None:
     found = target(MIXED, [gpu(0, "1g.5gb", "3g.20gb"), gpu(1)], {"nvidia.com/gpu": 2, LARGE: 1, SHARED: 4})
     causes = [problem["cause"] for problem in host_entry(found, [], "check:1")["problems"]]
     assert "2 of 1 GPUs are allocatable (capacity 2)" in causes
@@ -143,13 +143,13 @@ def test_what_is_not_offered_or_offered_still_is_told_by_resource() -> None:
     assert f"4 of 0 {SHARED} are allocatable (capacity 4)" in causes
 
 
-def test_a_complaint_about_the_cut_is_a_problem_of_the_host() -> None:
+def test_a_wrong_partition_is_a_problem_of_the_host() -> None:
     found = target({**SINGLE, "complaint": "cut otherwise"}, [gpu(0, "3g.20gb", "3g.20gb")])
     given = proofs(("nvidia.com/gpu", "MIG-0-0"), ("nvidia.com/gpu", "MIG-0-1"))
     assert [problem["cause"] for problem in host_entry(found, given, "check:1")["problems"]] == ["cut otherwise"]
 
 
-def test_with_strategy_single_the_parts_are_counted_as_gpus_by_the_labels() -> None:
+def test_with_the_single_strategy_labels_count_mig_devices_as_gpus() -> None:
     assert label_problem(target(SINGLE, [gpu(0, "3g.20gb", "3g.20gb")])) == ""
     assert "is 1, nvidia-smi has 2" in label_problem(
         target(SINGLE, [gpu(0, "3g.20gb", "3g.20gb")], labels={"count": "1"})
@@ -157,7 +157,7 @@ def test_with_strategy_single_the_parts_are_counted_as_gpus_by_the_labels() -> N
     assert label_problem(target(TIME_SLICING, [gpu(0), gpu(1)])) == ""
 
 
-def test_kubelet_numbers_the_pods_that_share_a_gpu() -> None:
+def test_numbered_uuids_of_a_shared_gpu_in_the_kubelets_record_are_recognized() -> None:
     found = target(TIME_SLICING, [gpu(0), gpu(1)], held={"GPU-0::2": "team/train"})
     assert found.host.held == {"GPU-0": "team/train"}
 
@@ -173,5 +173,5 @@ def test_kubelet_numbers_the_pods_that_share_a_gpu() -> None:
         (f"GPU-0, {A100}\n  MIG 1g.5gb+me   Device  0: (UUID: MIG-GPU-0/7/0)", ["MIG-GPU-0/7/0"]),
     ],
 )
-def test_a_pod_has_the_part_and_not_its_gpu(log: str, uuids: list[str]) -> None:
+def test_a_pod_with_a_mig_device_does_not_count_for_the_whole_gpu(log: str, uuids: list[str]) -> None:
     assert [gpu.uuid for gpu in manifests.reported(log)] == uuids

@@ -59,7 +59,7 @@ def target(pods: Any = (), host: Host | None = None, **more: Any) -> Any:
     return found
 
 
-def test_free_gpus_are_those_that_nobody_else_holds() -> None:
+def test_free_gpus_are_those_that_no_pod_holds() -> None:
     assert target().free == 2
     assert target([pod("train")]).free == 1
     assert target([pod("a"), pod("b"), pod("c")]).free == 0
@@ -71,7 +71,7 @@ def earlier(found: Any, **more: Any) -> dict[str, Any]:
     return {"fingerprint": found.fingerprint("check:1"), "devices": devices, "pods": 2, "problems": [], **more}
 
 
-def test_an_earlier_proof_holds_only_while_all_it_depends_on_does() -> None:
+def test_an_earlier_verification_is_valid_while_its_conditions_are_unchanged() -> None:
     found = target()
     assert still_proven(found, earlier(found), "check:1")
     assert not still_proven(found, None, "check:1")
@@ -86,7 +86,7 @@ def test_an_earlier_proof_holds_only_while_all_it_depends_on_does() -> None:
     assert not still_proven(found, earlier(found, devices=[]), "check:1")
 
 
-def test_an_earlier_network_covers_the_nodes_it_had() -> None:
+def test_an_earlier_network_check_is_valid_for_the_nodes_in_it() -> None:
     found = target()
     assert still_connected([found], {"nodes": [found.identity, "other"], "problems": []})
     assert not still_connected([found], {"nodes": ["other"], "problems": []})
@@ -105,7 +105,7 @@ def test_an_earlier_network_covers_the_nodes_it_had() -> None:
         ({**LABELS, "nvidia.com/cuda.driver-version.full": "570.1"}, "is 570.1, the host's driver is 580.1"),
     ],
 )
-def test_labels_must_fit_the_host(labels: dict[str, str], said: str) -> None:
+def test_labels_must_match_the_host(labels: dict[str, str], said: str) -> None:
     assert said in label_problem(target(labels=labels))
     assert bool(said) == bool(label_problem(target(labels=labels)))
 
@@ -122,18 +122,18 @@ def test_a_host_without_gpus_needs_no_labels() -> None:
         ("NVIDIA RTX PRO 6000 (Blackwell)  Server", "NVIDIA-RTX-PRO-6000-Blackwell-Server"),
     ],
 )
-def test_product_labels_are_written_as_gpu_feature_discovery_does(name: str, label: str) -> None:
+def test_product_labels_have_the_form_of_gpu_feature_discovery(name: str, label: str) -> None:
     assert product(name) == label
 
 
-def test_a_gpu_pod_holds_one_gpu_from_its_check_on() -> None:
+def test_a_gpu_pod_requests_one_gpu_for_all_its_containers() -> None:
     body = manifests.gpu_pod(SETTINGS, "gpu1", 0)
     assert requested(body) == 1
     [check] = body["spec"]["initContainers"]
     assert "command" not in check, "the check is the image's own command"
 
 
-def test_the_proof_needs_no_privileges() -> None:
+def test_the_verification_needs_no_privileges() -> None:
     for body in (
         manifests.gpu_pod(SETTINGS, "n", 0),
         manifests.isolation_pod(SETTINGS, "n"),
@@ -148,21 +148,21 @@ def test_the_proof_needs_no_privileges() -> None:
 LOG = "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11, NVIDIA A100-SXM4-40GB\nacceptance: end of list\n"
 
 
-def test_reports_are_read_from_logs() -> None:
+def test_reports_are_read_from_pod_logs() -> None:
     assert manifests.ended(LOG)
     assert not manifests.ended(LOG.splitlines()[0])
     assert manifests.reported(LOG) == [Gpu("GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11", "NVIDIA A100-SXM4-40GB")]
     assert manifests.reported("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.") == []
 
 
-def test_what_leaks_into_a_pod_is_seen() -> None:
+def test_devices_visible_to_a_pod_without_a_gpu_are_detected() -> None:
     log = "/dev/nvidia0\nGPU 0: Tesla T4 (UUID: GPU-1)\nNo devices found.\nacceptance: end of list"
     assert manifests.leaked(log) == ["/dev/nvidia0", "GPU 0: Tesla T4 (UUID: GPU-1)"]
     assert manifests.leaked("/dev/nvidiactl\nacceptance: end of list") == []
 
 
 @given(some.lists(some.text(min_size=1), unique=True, max_size=9))
-def test_each_node_sends_and_hears(nodes: list[str]) -> None:
+def test_each_node_is_tested_as_sender_and_receiver(nodes: list[str]) -> None:
     found = network.pairs(nodes)
     assert len(found) == len(set(found))
     assert all(here != there for here, there in found)
@@ -180,7 +180,7 @@ def test_each_node_sends_and_hears(nodes: list[str]) -> None:
         ("lookup network: no such host", (False, "lookup network: no such host")),
     ],
 )
-def test_answers_of_a_dial(text: str, want: tuple[bool, str]) -> None:
+def test_the_result_of_a_connection_attempt_is_parsed(text: str, want: tuple[bool, str]) -> None:
     assert network.answer(text) == want
 
 

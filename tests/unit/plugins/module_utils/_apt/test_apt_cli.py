@@ -54,11 +54,11 @@ Reading package lists...
         ("", "", "nothing (exit status 100)"),
     ],
 )
-def test_complaints_without_the_progress(stdout: str, stderr: str, said: str) -> None:
+def test_error_messages_are_returned_without_progress_output(stdout: str, stderr: str, said: str) -> None:
     assert words(Result(("apt-get",), 100, stdout, stderr)) == said
 
 
-def test_madison() -> None:
+def test_madison_output_is_parsed() -> None:
     text = (
         "   kubelet | 1.36.4-1.1 | https://pkgs.k8s.io/core:/stable:/v1.36/deb  Packages\n"
         "   kubelet | 1.36.4-1.1 | http://mirror/v1.36/deb  Packages\n"
@@ -70,7 +70,7 @@ def test_madison() -> None:
 
 
 @given(st.text())
-def test_any_madison_has_a_result(text: str) -> None:
+def test_any_madison_output_is_parsed_without_an_error(text: str) -> None:
     read_madison(text)
 
 
@@ -89,7 +89,7 @@ class Clock:
 
 
 class FakeRunner:
-    """Another package manager holds the lock until the times given: ``until`` by (process, name), in order."""
+    """Another package manager holds the lock. ``until`` maps (process, name) to the end time, in order."""
 
     def __init__(self, clock: Clock, until: dict[tuple[int, str], float]) -> None:
         self.clock, self.until = clock, until
@@ -126,7 +126,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
         ),
     ],
 )
-def test_a_long_wait_is_told_with_who_held_the_lock(
+def test_a_long_wait_is_reported_with_the_holder_of_the_lock(
     clock: Clock, until: dict[tuple[int, str], float], notes: list[str]
 ) -> None:
     apt = Apt(FakeRunner(clock, until), 900)  # type: ignore[arg-type]
@@ -134,7 +134,7 @@ def test_a_long_wait_is_told_with_who_held_the_lock(
     assert apt.notes() == notes
 
 
-def test_the_wait_ends_with_the_name_of_the_setting(clock: Clock) -> None:
+def test_a_lock_timeout_names_the_setting(clock: Clock) -> None:
     apt = Apt(FakeRunner(clock, {(1, "unattended-upgr"): 1e9}), 900)  # type: ignore[arg-type]
     with pytest.raises(LockTimeoutError) as caught:
         apt.configure_pending()

@@ -26,7 +26,7 @@ HEADER = "Basic " + base64.b64encode(b"ci:S3CRET").decode()
 
 
 class Server:
-    """Wants a password for all but what it sends on to /page of another server; notes the headers that it gets."""
+    """A server that requires a password, except for redirects to /page of another server. It records the headers."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
@@ -80,11 +80,11 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         ("mirror.example", "file:///debs/key", False),
     ],
 )
-def test_credentials_fit_the_addresses_that_apt_takes_them_for(machine: str, url: str, fits: bool) -> None:
+def test_credentials_match_the_same_addresses_as_in_apt(machine: str, url: str, fits: bool) -> None:
     assert authorization((Credential(machine, "ci", "S3CRET"),), url) == (HEADER if fits else "")
 
 
-def test_the_first_that_fits_counts() -> None:
+def test_the_first_matching_entry_counts() -> None:
     found = (Credential("m/other", "no", "no"), Credential("m", "ci", "S3CRET"), Credential("m/debs", "no", "no"))
     assert authorization(found, "https://m/debs") == HEADER
     assert auth_conf(found[:2]).splitlines()[1:] == [
@@ -94,7 +94,7 @@ def test_the_first_that_fits_counts() -> None:
     assert "S3CRET" not in repr(found)
 
 
-def test_fetch_and_survey_use_them(server: Server, tmp_path: Path) -> None:
+def test_fetch_and_survey_use_credentials(server: Server, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{server.port}"
     found = (Credential(url, "ci", "S3CRET"),)
     with pytest.raises(FetchError, match="the server answered 401"):
@@ -106,7 +106,7 @@ def test_fetch_and_survey_use_them(server: Server, tmp_path: Path) -> None:
     assert "answered 401" in refused["error"] and refused["key"]["kind"] == "unreachable"
     server.got.clear()
     (answer,) = survey([repository], Database(iter(())), tmp_path, 5, found)
-    # What this server says is neither gzip nor a key, but it was reached.
+    # The response is neither gzip nor a key, but the server accepted the password.
     assert (
         set(server.got) == {HEADER} and "answered 401" not in answer["error"] and answer["key"]["kind"] == "unreadable"
     )
@@ -158,6 +158,6 @@ def test_no_redirect_leads_away_from_encryption(former: str, target: str, follow
         ({"username": ""}, "the username of entry 1 is empty"),
     ],
 )
-def test_what_apt_cannot_read_is_a_problem_that_shows_no_password(change: dict[str, str], words: str) -> None:
+def test_entries_that_apt_cannot_parse_are_a_problem_that_shows_no_password(change: dict[str, str], words: str) -> None:
     found = list(problems([{"machine": "mirror.example", "username": "ci", "password": "S3CRET#1", **change}]))
     assert len(found) == bool(words) and all(words in text and "S3CRET" not in text for text in found)

@@ -49,7 +49,7 @@ Version: 3.0
 """
 
 
-def test_status() -> None:
+def test_dpkg_status_is_parsed() -> None:
     database = Database(read_status(STATUS), "amd64")
     kubelet = database.get("kubelet")
     assert kubelet is not None and kubelet.held and kubelet.installed and kubelet.version == "1.36.4-1.1"
@@ -60,7 +60,7 @@ def test_status() -> None:
 
 
 @given(st.text())
-def test_any_status_has_a_result(text: str) -> None:
+def test_any_dpkg_status_is_parsed_without_an_error(text: str) -> None:
     Database(read_status(text), "amd64").names()
 
 
@@ -77,12 +77,12 @@ def test_any_status_has_a_result(text: str) -> None:
         ("1.0a", "1.0+"),
     ],
 )
-def test_order(lower: str, higher: str) -> None:
+def test_versions_are_ordered_as_in_debian_policy(lower: str, higher: str) -> None:
     assert compare_versions(lower, higher) == -1
     assert compare_versions(higher, lower) == 1
 
 
-def test_leading_zeros_and_no_revision_are_equal() -> None:
+def test_leading_zeros_and_a_missing_revision_do_not_matter() -> None:
     assert compare_versions("1.02-0", "0:1.2") == 0
 
 
@@ -98,7 +98,7 @@ _VERSION = st.builds(
 @pytest.mark.skipif(shutil.which("dpkg") is None, reason="compares with dpkg itself")
 @settings(max_examples=150, deadline=None)
 @given(_VERSION, _VERSION)
-def test_dpkg_agrees(one: str, other: str) -> None:
+def test_the_order_is_the_same_as_dpkgs(one: str, other: str) -> None:
     def dpkg(relation: str) -> bool:
         return subprocess.run(["dpkg", "--compare-versions", one, relation, other], check=False).returncode == 0
 

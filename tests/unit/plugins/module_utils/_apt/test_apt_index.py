@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 
 class Server:
-    """Answers with what ``pages`` holds; a list of answers is given one by one."""
+    """Responds with the content of ``pages``; the items of a list are returned one by one."""
 
     def __init__(self) -> None:
         self.pages: dict[str, list[tuple[int, bytes]]] = {}
@@ -61,14 +61,14 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_server_that_stumbles_is_asked_again(server: Server) -> None:
+def test_a_request_is_repeated_after_a_server_error(server: Server) -> None:
     server.pages["/key"] = [(503, b""), (200, b"key")]
     assert fetch(f"{server.url}/key", "the key") == b"key"
     assert server.asked == ["/key", "/key"]
 
 
 @pytest.mark.parametrize(("status", "times"), [(404, 1), (500, 3)])
-def test_refusal_is_said(server: Server, status: int, times: int) -> None:
+def test_a_refusal_is_reported_with_its_status(server: Server, status: int, times: int) -> None:
     server.pages["/key"] = [(status, b"")]
     with pytest.raises(FetchError, match=rf"fetching the key from {server.url}/key: the server answered {status}"):
         fetch(f"{server.url}/key", "the key")
@@ -76,12 +76,12 @@ def test_refusal_is_said(server: Server, status: int, times: int) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "nonsense", "ftp:", "http://[::1", "file:///no/such/file"])
-def test_any_address_ends_in_one_error(url: str) -> None:
+def test_any_invalid_address_is_one_error(url: str) -> None:
     with pytest.raises(FetchError, match="Error while fetching it from"):
         fetch(url, "it", timeout=2)
 
 
-def test_proxy_is_used_and_passed_by(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxy_is_used_except_for_exempt_hosts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     environ: dict[str, str] = {}
     monkeypatch.setattr("os.environ", environ)
     server.pages["http://upstream.example/key"] = [(200, b"by proxy")]
@@ -102,11 +102,11 @@ def test_proxy_is_used_and_passed_by(server: Server, monkeypatch: pytest.MonkeyP
         ),
     ],
 )
-def test_where_the_index_is(repository: dict[str, str], url: str) -> None:
+def test_the_index_is_found_for_suites_and_flat_repositories(repository: dict[str, str], url: str) -> None:
     assert index_urls(repository) == [url, url.removesuffix(".gz")]
 
 
-def test_plain_index_where_there_is_no_other(server: Server, tmp_path: Path) -> None:
+def test_the_uncompressed_index_is_used_if_there_is_no_other(server: Server, tmp_path: Path) -> None:
     server.pages["/Packages"] = [(200, b"Package: cni\nVersion: 1\n")]
     repository = {"name": "r", "uri": server.url, "suite": "/", "packages": {"cni": "1"}, "any": False}
     (found,) = survey([repository], Database(iter(())), tmp_path, 5)
@@ -114,18 +114,18 @@ def test_plain_index_where_there_is_no_other(server: Server, tmp_path: Path) -> 
     assert server.asked == ["/Packages.gz", "/Packages"]
 
 
-def test_order_of_fields_does_not_matter() -> None:
+def test_the_order_of_fields_does_not_matter() -> None:
     text = "\nArchitecture: amd64\nVersion: 2\nPackage: cni\n\nPackage: cni\nVersion: 1\n\n\nPackage: x\nVersion: 1\n"
     assert read_packages(io.BytesIO(text.encode()), ["cni"]) == {"cni": ["2", "1"]}
 
 
 @given(st.text())
-def test_any_index_has_a_result(text: str) -> None:
+def test_any_index_is_parsed_or_refused(text: str) -> None:
     read_packages(io.BytesIO(text.encode("utf-8", "surrogatepass")), ["cni"])
 
 
 def bomb(unit: bytes, size: int) -> bytes:
-    """Gzip data of so many bytes, made without having them in memory."""
+    """Gzip data that decompresses to this many bytes, created without holding them in memory."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     block = unit * (2**20 // len(unit))
     return b"".join(packer.compress(block) for _number in range(size // len(block) + 1)) + packer.flush()
@@ -142,7 +142,7 @@ def bomb(unit: bytes, size: int) -> bytes:
         ),
     ],
 )
-def test_little_data_that_stands_for_much_is_one_error_and_takes_little_memory(
+def test_a_decompression_bomb_is_one_error_and_needs_little_memory(
     server: Server, tmp_path: Path, unit: bytes, complaint: str
 ) -> None:
     server.pages["/Packages.gz"] = [(200, bomb(unit, 300 * 2**20))]
@@ -158,7 +158,7 @@ def test_little_data_that_stands_for_much_is_one_error_and_takes_little_memory(
 
 
 @pytest.mark.parametrize("name", ["Packages.gz", "Packages"])
-def test_more_versions_than_any_repository_has_are_an_error(server: Server, tmp_path: Path, name: str) -> None:
+def test_too_many_versions_are_an_error(server: Server, tmp_path: Path, name: str) -> None:
     index = b"".join(b"Package: cni\nVersion: %d\n\n" % number for number in range(10_001))
     server.pages[f"/{name}"] = [(200, gzip.compress(index) if name.endswith("gz") else index)]
     repository = {"name": "r", "uri": server.url, "suite": "/", "packages": {"cni": "1"}, "any": False}
@@ -166,7 +166,7 @@ def test_more_versions_than_any_repository_has_are_an_error(server: Server, tmp_
     assert found["error"] == f"{server.url}/{name}: it has more than 10000 versions of cni"
 
 
-def test_a_key_is_never_large(server: Server) -> None:
+def test_an_oversized_key_is_an_error(server: Server) -> None:
     server.pages["/key"] = [(200, b"\x99" * (2**20 + 1))]
     with pytest.raises(FetchError, match="it is larger than 1048576 bytes"):
         fetch_key(f"{server.url}/key", "it", ["0" * 40], 0)

@@ -29,25 +29,25 @@ def body(text: str) -> bytes:
 
 
 @given(_KEYS)
-def test_armour_keeps_every_byte_and_is_stable(key: bytes) -> None:
+def test_armoring_keeps_every_byte_and_is_stable(key: bytes) -> None:
     text = armored(key)
     assert body(text) == key
     assert armored(text.encode()) == text
     assert max(map(len, text.splitlines())) <= 64
 
 
-def test_several_blocks_become_one() -> None:
+def test_several_armored_blocks_are_merged() -> None:
     text = armored(armored(KEY).encode() + b"\n" + armored(b"\x98other").encode())
     assert text.count("BEGIN PGP") == 1
     assert body(text) == KEY + b"\x98other"
 
 
-def test_headers_and_windows_line_ends() -> None:
+def test_armor_headers_and_windows_line_ends_are_accepted() -> None:
     text = armored(KEY).replace("BLOCK-----\n\n", "BLOCK-----\nVersion: GnuPG v2.0.22\nComment: x\n\n", 1)
     assert body(armored(("some words\n" + text).replace("\n", "\r\n").encode())) == KEY
 
 
-def test_armour_without_a_checksum() -> None:
+def test_armor_without_a_checksum_is_accepted() -> None:
     text = "\n".join(line for line in armored(KEY).splitlines() if not line.startswith("="))
     assert body(armored(text.encode())) == KEY
 
@@ -62,13 +62,13 @@ def test_armour_without_a_checksum() -> None:
         (b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nmQE=\n-----END PGP PRIVATE KEY BLOCK-----", "complete"),
     ],
 )
-def test_what_is_no_key_is_refused(data: bytes, words: str) -> None:
+def test_a_file_that_is_not_a_key_is_refused(data: bytes, words: str) -> None:
     with pytest.raises(KeyFormatError, match=words):
         armored(data)
 
 
 @pytest.mark.parametrize("damage", ["\u00e9", "\u2028", "\ud7ff", "\U0001f511", " "])
-def test_characters_that_do_not_belong_in_a_key_are_an_error_with_words(damage: str) -> None:
+def test_invalid_characters_in_a_key_are_a_clear_error(damage: str) -> None:
     text = armored(KEY)
     body_line = text.splitlines()[3]
     with pytest.raises(KeyFormatError, match=r"its armor can't be decoded|its checksum is wrong"):
@@ -76,14 +76,14 @@ def test_characters_that_do_not_belong_in_a_key_are_an_error_with_words(damage: 
 
 
 @given(st.integers(0, 300), st.binary(max_size=4), st.text(max_size=3))
-def test_any_damage_of_a_key_file_has_a_result_or_one_error(place: int, octets: bytes, words: str) -> None:
+def test_a_damaged_key_file_is_read_or_refused_with_one_error(place: int, octets: bytes, words: str) -> None:
     data = armored(KEY).encode()
     for damage in (octets, words.encode("utf-8", "surrogatepass")):
         with contextlib.suppress(KeyFormatError):
             public_keys(data[:place] + damage + data[place + 1 :])
 
 
-def test_damage_is_noticed() -> None:
+def test_a_damaged_checksum_is_detected() -> None:
     text = armored(KEY)
     first = text.splitlines()[3]
     with pytest.raises(KeyFormatError, match="damaged"):
@@ -91,7 +91,7 @@ def test_damage_is_noticed() -> None:
 
 
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="compares with gpg itself")
-def test_gpg_reads_it() -> None:
+def test_gpg_reads_the_armored_key() -> None:
     result = subprocess.run(["gpg", "--dearmor"], input=armored(KEY).encode(), capture_output=True, check=True)
     assert result.stdout == KEY
 
@@ -120,11 +120,11 @@ KEYS = {
 
 
 @pytest.mark.parametrize("data", KEYS)
-def test_keys_that_gpg_made(data: bytes) -> None:
+def test_keys_created_by_gpg_are_read(data: bytes) -> None:
     assert public_keys(data) == public_keys(armored(data).encode()) == [KEYS[data]]
 
 
-def test_a_file_with_several_keys_and_the_choice_among_them() -> None:
+def test_a_single_key_can_be_selected_from_a_file_with_several() -> None:
     several = b"".join(KEYS)
     assert public_keys(several) == list(KEYS.values())
     chosen = {KEYS[NEVER].fingerprint, KEYS[EXTENDED].fingerprint}
@@ -142,7 +142,7 @@ def test_a_file_with_several_keys_and_the_choice_among_them() -> None:
     new=st.booleans(),
     width=st.sampled_from([1, 2, 4]),
 )
-def test_the_newest_self_signature_decides(
+def test_the_newest_self_signature_determines_the_expiry(
     version: int, created: int, signatures: list[tuple[int, int, int]], new: bool, width: int
 ) -> None:
     key = key_body(created, version)
@@ -163,14 +163,14 @@ def test_the_newest_self_signature_decides(
         pytest.param({"hashed": False}, id="whose end is not signed"),
     ],
 )
-def test_signatures_that_do_not_count(signature: dict[str, object]) -> None:
+def test_invalid_signatures_are_ignored(signature: dict[str, object]) -> None:
     key = key_body(_2026)
     said = {"fingerprint": identity(key), "made": _2026 + 9, "valid_for": 60, **signature}
     assert public_keys(packet(6, key) + packet(2, self_signature(**said))) == [PublicKey(identity(key), _2026, None)]
 
 
 @given(st.one_of(st.binary(max_size=300), st.binary(max_size=60).map(lambda tail: ENDS[:60] + tail)))
-def test_every_input_gives_keys_or_one_error(data: bytes) -> None:
+def test_any_input_gives_keys_or_one_error(data: bytes) -> None:
     try:
         assert public_keys(data)
     except KeyFormatError as error:
@@ -197,14 +197,14 @@ def test_a_damaged_key_gives_keys_or_one_error(place: int, octet: int) -> None:
         (b"\xc6\xe0" + ENDS, "in parts"),
     ],
 )
-def test_keys_that_can_not_be_read(data: bytes, words: str) -> None:
+def test_unreadable_keys_are_an_error(data: bytes, words: str) -> None:
     with pytest.raises(KeyFormatError, match=words):
         public_keys(data)
 
 
 @pytest.mark.skipif(shutil.which("gpg") is None, reason="compares with gpg itself")
 @pytest.mark.parametrize("algorithm", ["ed25519", "rsa2048"])
-def test_gpg_agrees_about_fingerprint_and_expiry(algorithm: str, tmp_path: Path) -> None:
+def test_fingerprint_and_expiry_are_the_same_as_in_gpg(algorithm: str, tmp_path: Path) -> None:
     def gpg(*words: str) -> bytes:
         home = ["gpg", "--homedir", str(tmp_path), "--batch", "--quiet", "--passphrase", ""]
         return subprocess.run([*home, *words], capture_output=True, check=True).stdout

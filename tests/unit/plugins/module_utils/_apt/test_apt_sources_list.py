@@ -50,7 +50,7 @@ Signed-By:
 """
 
 
-def test_one_line_format() -> None:
+def test_one_line_format_is_parsed() -> None:
     docker, source, cdrom, nvidia = read_sources(LIST, "/etc/apt/sources.list")
     assert docker == Source(
         "/etc/apt/sources.list",
@@ -68,7 +68,7 @@ def test_one_line_format() -> None:
     assert nvidia.addresses("amd64") == {("https://nvidia.github.io/libnvidia-container/stable/deb/amd64", "")}
 
 
-def test_deb822_format() -> None:
+def test_deb822_format_is_parsed() -> None:
     debian, off, inline = read_sources(DEB822, "/etc/apt/sources.list.d/debian.sources")
     assert (debian.line, debian.last_line) == (2, 8)
     assert debian.types == ("deb", "deb-src")
@@ -88,7 +88,7 @@ def test_deb822_format() -> None:
         (("https://h/debian/", "bookworm"), ("https://h/debian", "bookworm")),
     ],
 )
-def test_spellings_of_one_address(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_different_spellings_of_one_address_are_equal(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert address(*one, "amd64") == address(*other, "amd64")
 
 
@@ -101,12 +101,12 @@ def test_spellings_of_one_address(one: tuple[str, str], other: tuple[str, str]) 
         (("https://h/debian", "bookworm"), ("https://h/debian/bookworm", "/")),
     ],
 )
-def test_different_addresses(one: tuple[str, str], other: tuple[str, str]) -> None:
+def test_different_addresses_are_not_equal(one: tuple[str, str], other: tuple[str, str]) -> None:
     assert address(*one, "amd64") != address(*other, "amd64")
 
 
 @pytest.mark.parametrize(("text", "name"), [(LIST, "a.list"), (DEB822, "a.sources")])
-def test_commented_out_entries_are_gone_and_the_rest_stays(text: str, name: str) -> None:
+def test_a_disabled_entry_is_gone_and_the_rest_is_unchanged(text: str, name: str) -> None:
     first, *rest = read_sources(text, name)
     changed = comment_out(text, [first], "why")
     shift = len(changed.split("\n")) - len(text.split("\n"))
@@ -121,7 +121,7 @@ _PATH = st.builds(lambda host, path: f"https://{host}/{path}", _WORD, _WORD)
 
 
 @given(st.lists(st.tuples(_PATH, _WORD, st.lists(_WORD, max_size=2), st.booleans()), max_size=6))
-def test_both_formats_say_the_same(entries: list[tuple[str, str, list[str], bool]]) -> None:
+def test_both_formats_give_the_same_sources(entries: list[tuple[str, str, list[str], bool]]) -> None:
     lines, stanzas = [], []
     for uri, suite, components, signed in entries:
         option = "[signed-by=/k.asc] " if signed else ""
@@ -137,7 +137,7 @@ def test_both_formats_say_the_same(entries: list[tuple[str, str, list[str], bool
 
 
 @given(st.text(), st.sampled_from(["x.list", "x.sources"]))
-def test_any_text_has_a_result(text: str, name: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str, name: str) -> None:
     for source in read_sources(text, name):
         assert 1 <= source.line <= source.last_line <= text.count("\n") + 1
         assert source.uris and source.suites

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report of a pod that measures: whatever it prints, only known fields and sensible values come out."""
+"""Reports of measuring pods: only known fields with sensible values are returned, whatever a pod prints."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_report_is_read() -> None:
 
 
 @pytest.mark.parametrize("log", ["", "Traceback (most recent call last):\n", f" {written()}"])
-def test_a_pod_without_a_report_has_not_reported_yet(log: str) -> None:
+def test_a_log_without_a_report_counts_as_not_reported_yet(log: str) -> None:
     assert read_log(log) is None
 
 
@@ -71,23 +71,23 @@ def test_a_pod_without_a_report_has_not_reported_yet(log: str) -> None:
     ],
     ids=["half", "deep", "a list", "long"],
 )
-def test_a_report_that_cannot_be_read_has_no_figures(line: str, why: str) -> None:
+def test_an_invalid_report_has_no_figures(line: str, why: str) -> None:
     assert read_log(line) == Reading(complaint=why)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -1, 0, 10**400, True, "1", None, [1]], ids=str)
-def test_a_figure_that_no_gpu_has_is_no_figure(value: Any) -> None:
+def test_a_figure_beyond_any_gpu_is_dropped(value: Any) -> None:
     found = read_log(written(figures={"memory_bytes_per_s": value}))
     assert found and (found.figures, found.device) == ({}, "")
 
 
 @pytest.mark.parametrize("uuid", ["GPU-$(reboot)", "MIG-1", "", "GPU-" + "a" * 100, None, 7, f"{UUID}\n"])
-def test_a_uuid_has_the_form_of_one(uuid: Any) -> None:
+def test_an_invalid_uuid_is_dropped(uuid: Any) -> None:
     found = read_log(written(uuid=uuid))
     assert found and found.uuid == ""
 
 
-def test_texts_are_short_and_cannot_control_a_terminal() -> None:
+def test_texts_are_shortened_and_contain_no_control_characters() -> None:
     found = read_log(written(notes=["\x1b[31m" + "a" * 400] * 20, torch="2\x07" + "0" * 100))
     assert found and (len(found.notes), len(found.notes[0]), found.torch) == (8, 300, "2" + "0" * 39)
     assert found.notes[0].startswith("[31maaa")
@@ -95,7 +95,7 @@ def test_texts_are_short_and_cannot_control_a_terminal() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(list(REPORT)), ANYTHING | st.dictionaries(NAMES, ANYTHING)))
-def test_whatever_a_pod_reports_is_within_bounds(changes: dict[str, Any]) -> None:
+def test_reported_figures_are_always_within_bounds(changes: dict[str, Any]) -> None:
     found = read_log(written(**changes))
     assert found
     assert set(found.figures) <= {each.key for each in FIGURES}
@@ -107,6 +107,6 @@ def test_whatever_a_pod_reports_is_within_bounds(changes: dict[str, Any]) -> Non
 
 
 @given(st.text(max_size=200) | st.text(max_size=100).map(lambda text: MARK + text))
-def test_every_log_can_be_read(log: str) -> None:
+def test_any_log_is_parsed_without_an_error(log: str) -> None:
     read_log(log)
     assert last_lines(log).isprintable()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The example in the guide, whose figures are made up, is what the rule makes of these figures."""
+"""The guide's example, with made-up figures, is the actual output for these figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.targe
 
 GUIDE = Path(__file__).resolve().parents[5] / "docs" / "gpu-benchmark.md"
 WIDE = {"pcie_generation": 4, "pcie_generation_max": 4, "pcie_width": 16, "pcie_width_max": 16}
-# Made up: memory GB/s, bf16 TFLOP/s, fp32 TFLOP/s, host to device GB/s, and what was read under load.
+# Made up: memory GB/s, bf16 TFLOP/s, fp32 TFLOP/s, host to device GB/s, and values read under load.
 MADE_UP = (
     (1510, 251, 18.9, 24.6, WIDE),
     (1508, 249, 18.8, 12.3, {**WIDE, "pcie_width": 8}),
@@ -38,7 +38,7 @@ def example() -> list[str]:
     return summary(result(measured, [], left_out, ["gpu1", "gpu2"], "2026-11-21T04:00:00Z"))
 
 
-def test_the_guide_shows_what_the_rule_says_about_made_up_figures() -> None:
+def test_the_guide_shows_the_actual_output_for_its_made_up_figures() -> None:
     guide = GUIDE.read_text()
     before, _found, block = guide.partition("```text\ngpu1 GPU 0 (Example GPU)")
     assert "made up" in before.rsplit("\n\n", 2)[-2]
@@ -46,7 +46,7 @@ def test_the_guide_shows_what_the_rule_says_about_made_up_figures() -> None:
     assert shown == example(), "\n".join(example())
 
 
-def test_the_terminal_has_a_line_for_each_gpu_then_the_warnings() -> None:
+def test_the_terminal_shows_one_line_per_gpu_then_the_warnings() -> None:
     lines = example()
     assert [line.partition(" (")[0] for line in lines[:4]] == [f"gpu1 GPU {index}" for index in range(4)]
     assert all(line.startswith("Warning: gpu1 GPU ") for line in lines[5:]) and len(lines) == 7

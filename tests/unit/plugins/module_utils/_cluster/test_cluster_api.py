@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The client against servers that hiccup, with a clock that only its own waits advance."""
+"""The API client with failing servers, and a clock that only advances when the client waits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUDGET = {"message": "Cannot evict pod", "details": {"causes": [{"reason": "Disr
 
 @dataclass
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """A clock that only advances during sleep."""
 
     now: float = 1000.0
     naps: list[float] = field(default_factory=list)
@@ -46,9 +46,9 @@ class Clock:
 
 @dataclass
 class Script:
-    """What a server does with each request; the last step is repeated. ``asked`` are the methods of the requests.
+    """The server's response to each request; the last step is repeated. ``asked`` has the methods of the requests.
 
-    ``readiness`` is the same for what asks whether the server is ready.
+    ``readiness`` has the responses to requests for the server's readiness.
     """
 
     kubeconfig: Path = Path()
@@ -107,7 +107,7 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def log_message(self, *_args: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 def error(status: int, body: Any = None, **headers: str) -> tuple[int, Any, dict[str, str]]:
@@ -150,7 +150,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.fixture
 def refused(tmp_path: Path, script: Script, clock: Clock) -> Api:
-    """A client of an address where nothing listens."""
+    """A client for an address without a server."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -172,14 +172,14 @@ HICCUPS = [*map(error, (500, 502, 503, 504)), RESET, CUT, CUT_CHUNKS]
 
 @pytest.mark.parametrize("hiccup", HICCUPS, ids=str)
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-def test_a_hiccup_of_the_api_is_waited_out(script: Script, clock: Clock, method: str, hiccup: Any) -> None:
+def test_short_failures_of_the_api_are_retried(script: Script, clock: Clock, method: str, hiccup: Any) -> None:
     script.steps = [hiccup, hiccup, GOOD]
     assert CALLS[method](script.client()) in (GOOD, None)
     assert script.asked == [method] * 3 and clock.naps == [0.25, 0.5]
 
 
 @pytest.mark.parametrize("hiccup", HICCUPS, ids=str)
-def test_what_may_have_been_created_is_not_created_again(script: Script, clock: Clock, hiccup: Any) -> None:
+def test_an_object_that_may_exist_already_is_not_created_twice(script: Script, clock: Clock, hiccup: Any) -> None:
     script.steps = [hiccup, GOOD]
     with pytest.raises(ApiError) as caught:
         CALLS["POST"](script.client())
@@ -194,7 +194,7 @@ def test_what_may_have_been_created_is_not_created_again(script: Script, clock: 
         ("Namespace", [error(404), GOOD], ["POST", "GET", "POST"]),
     ],
 )
-def test_what_was_not_created_after_all_is_created_again(
+def test_an_object_that_was_not_created_is_created_again(
     script: Script, clock: Clock, kind: str, steps: list[Any], asked: list[str]
 ) -> None:
     script.steps = [error(500), *steps]
@@ -202,20 +202,20 @@ def test_what_was_not_created_after_all_is_created_again(
     assert script.asked == asked
 
 
-def test_a_namespace_that_appears_meanwhile_may_be_that_of_another_run(script: Script, clock: Clock) -> None:
+def test_a_namespace_that_appears_meanwhile_may_belong_to_another_run(script: Script, clock: Clock) -> None:
     script.steps = [error(500), GOOD]
     with pytest.raises(ApiError, match="leader changed"):
         script.client().create("/api/v1/namespaces", {"kind": "Namespace", **GOOD})
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_a_busy_api_is_asked_again_when_it_says(script: Script, clock: Clock, method: str) -> None:
+def test_a_busy_api_is_asked_again_after_the_time_that_it_names(script: Script, clock: Clock, method: str) -> None:
     script.steps = [error(429, Retry_After="7"), error(429), GOOD]
     assert CALLS[method](script.client()) in (GOOD, None)
     assert clock.naps == [7, 0.5]
 
 
-def test_a_disruption_budget_is_for_the_drain_to_wait_for(script: Script, clock: Clock) -> None:
+def test_a_refusal_by_a_disruption_budget_is_left_to_the_drain(script: Script, clock: Clock) -> None:
     script.steps = [error(429, BUDGET, Retry_After="10")]
     with pytest.raises(ApiError, match="Cannot evict pod") as caught:
         script.client().create(f"{POD}/eviction", {})
@@ -224,7 +224,7 @@ def test_a_disruption_budget_is_for_the_drain_to_wait_for(script: Script, clock:
 
 @pytest.mark.parametrize("readiness", [[error(403), error(500), GOOD], [GOOD]])
 @pytest.mark.parametrize("method", CALLS)
-def test_a_server_that_has_not_read_its_rules_yet_is_asked_again(
+def test_a_server_that_has_not_loaded_its_rbac_rules_is_asked_again(
     script: Script, clock: Clock, method: str, readiness: list[Any]
 ) -> None:
     script.readiness = list(readiness)
@@ -244,14 +244,14 @@ def test_a_namespace_without_its_service_account_is_waited_for(script: Script, c
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 422])
-def test_a_refusal_is_final(script: Script, clock: Clock, status: int) -> None:
+def test_a_refusal_is_not_retried(script: Script, clock: Clock, status: int) -> None:
     script.steps = [error(status, {"message": "no", "details": {"causes": "?"}})]
     with pytest.raises(ApiError, match=r"no$") as caught:
         script.client().get(POD)
     assert (caught.value.status, caught.value.passing, clock.naps) == (status, False, [])
 
 
-def test_a_certificate_of_another_authority_is_final(
+def test_a_certificate_of_another_authority_is_not_retried(
     script: Script, other_authority: Any, tmp_path: Path, clock: Clock
 ) -> None:
     text = json.loads(script.kubeconfig.read_text())
@@ -263,7 +263,7 @@ def test_a_certificate_of_another_authority_is_final(
 
 
 @pytest.mark.parametrize("method", CALLS)
-def test_an_api_that_stays_away_costs_a_minute_once_with_a_notice(
+def test_an_outage_costs_one_minute_once_and_is_announced(
     refused: Api, clock: Clock, warnings: list[str], method: str
 ) -> None:
     began = clock.now
@@ -276,7 +276,7 @@ def test_an_api_that_stays_away_costs_a_minute_once_with_a_notice(
     assert warnings == [f"The API at {refused.server} has not answered for 10 s; waiting up to 60 s."]
 
 
-def test_each_time_that_the_api_is_away_has_the_whole_budget(script: Script, clock: Clock) -> None:
+def test_each_outage_has_the_whole_time_limit(script: Script, clock: Clock) -> None:
     api = script.client()
     for _each in range(2):
         script.steps = [*[error(503)] * 12, GOOD]
@@ -304,14 +304,14 @@ def test_later_tasks_of_a_run_do_not_wait_for_an_api_that_is_known_to_be_down(
     assert api.get(POD) == GOOD and clock.now > 1066
 
 
-def test_nothing_is_written_next_to_a_kubeconfig_of_others(refused: Api, clock: Clock, tmp_path: Path) -> None:
+def test_nothing_is_written_next_to_a_users_own_kubeconfig(refused: Api, clock: Clock, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     with pytest.raises(ApiError):
         refused.get(POD)
     assert set(tmp_path.iterdir()) == before
 
 
-def test_the_clock_of_a_client_stands_still_while_the_api_is_away(script: Script, refused: Api, clock: Clock) -> None:
+def test_time_limits_of_a_client_stop_during_an_outage(script: Script, refused: Api, clock: Clock) -> None:
     api = script.client()
     before = api.clock()
     script.steps = [error(503), error(503), GOOD]
@@ -325,7 +325,7 @@ def test_the_clock_of_a_client_stands_still_while_the_api_is_away(script: Script
     assert api.clock() == pytest.approx(before + 65)
 
 
-def test_trouble_of_what_is_read_through_the_api_is_not_the_api_s(script: Script, clock: Clock) -> None:
+def test_errors_of_a_kubelet_behind_the_api_do_not_count_as_an_outage(script: Script, clock: Clock) -> None:
     script.steps = [error(502)]
     with pytest.raises(ApiError):
         script.client().text(f"{POD}/log")
@@ -334,7 +334,7 @@ def test_trouble_of_what_is_read_through_the_api_is_not_the_api_s(script: Script
     assert script.client().text(f"{POD}/log") == "a log" and clock.naps == [0.25]
 
 
-def test_a_log_with_its_own_limit_is_asked_for_once(script: Script, clock: Clock) -> None:
+def test_a_log_request_with_its_own_time_limit_is_not_repeated(script: Script, clock: Clock) -> None:
     script.steps = [RESET]
     with pytest.raises(ApiError):
         script.client().text_within(5, f"{POD}/log")
@@ -356,7 +356,7 @@ def test_a_log_with_its_own_limit_is_asked_for_once(script: Script, clock: Clock
         (error(302, "<html>", Location="https://portal.example"), "HTTP status 302"),
     ],
 )
-def test_an_answer_that_is_not_the_api_s_is_an_error_in_words(
+def test_a_response_that_is_not_the_apis_is_a_clear_error(
     script: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch, answer: Any, words: str
 ) -> None:
     if "more than" in words:
@@ -368,7 +368,7 @@ def test_an_answer_that_is_not_the_api_s_is_an_error_in_words(
 
 
 @pytest.mark.parametrize("step", [TRICKLE, TRICKLE_HEADERS])
-def test_an_answer_that_never_ends_is_given_up(
+def test_a_response_that_never_ends_is_abandoned(
     script: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(client, "_LONGEST_TRY", 0.5)
@@ -378,7 +378,7 @@ def test_an_answer_that_never_ends_is_given_up(
     assert time.monotonic() - began < 3
 
 
-def test_a_request_is_given_up_although_others_are_answered(
+def test_a_request_is_abandoned_although_others_succeed(
     script: Script, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     api, sleep = script.client(), clock.sleep
@@ -386,7 +386,7 @@ def test_a_request_is_given_up_although_others_are_answered(
     def nap(seconds: float) -> None:
         assert sum(clock.naps) < 300
         sleep(seconds)
-        # As in another thread.
+        # Another thread got a response.
         api._patience.answered()
 
     monkeypatch.setattr(clock, "sleep", nap)

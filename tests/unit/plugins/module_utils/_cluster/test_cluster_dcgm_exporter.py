@@ -37,7 +37,7 @@ EXPORTER = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
         ("DCGM_FI_DEV_SM_CLOCK, speed, Clock\n", "'DCGM_FI_DEV_SM_CLOCK, speed, Clock'"),
     ],
 )
-def test_counters_that_the_exporter_does_not_read(text: str, words: str) -> None:
+def test_invalid_lines_of_the_counters_are_refused(text: str, words: str) -> None:
     wanted = [*WANTED, {**thing("ConfigMap", namespace=SPACE), "data": {"counters.csv": text}}]
     obstacle = plan([RUNTIME], wanted).obstacle
     assert words in obstacle if words else not obstacle
@@ -68,7 +68,7 @@ def test_counters_that_the_exporter_does_not_read(text: str, words: str) -> None
         ),
     ],
 )
-def test_what_keeps_it_from_being_installed(found: list[dict[str, Any]], words: str) -> None:
+def test_obstacles_to_an_installation_are_reported(found: list[dict[str, Any]], words: str) -> None:
     obstacle = plan(found, WANTED).obstacle
     assert obstacle.startswith(words) if words else not obstacle
 
@@ -87,7 +87,7 @@ def test_what_keeps_it_from_being_installed(found: list[dict[str, Any]], words: 
         ([thing("Namespace", ours=False), WANTED[2], thing("Pod", "mine", SPACE, ours=False)], ["DaemonSet"], ""),
     ],
 )
-def test_only_what_this_collection_created_is_removed(found: list[dict[str, Any]], kinds: list[str], kept: str) -> None:
+def test_only_objects_of_this_collection_are_removed(found: list[dict[str, Any]], kinds: list[str], kept: str) -> None:
     decided = plan(found, WANTED)
     assert ([each["kind"] for each in decided.removed], decided.kept) == (kinds, kept)
 
@@ -106,17 +106,17 @@ PCI = ["0000:3b:00.0", "0000:5e:00.0"]
         ({"gpus": [ONE], "pci": PCI}, ["GPU 0 (GPU-1, 00000000:3B:00.0)", "a GPU (00000000:5E:00.0)"]),
         ({"gpus": [ONE], "pci": PCI, "expected": 1}, ["GPU 0 (GPU-1, 00000000:3B:00.0)"]),
         ({"gpus": [], "pci": PCI, "complaint": "no driver"}, ["a GPU (00000000:3B:00.0)", "a GPU (00000000:5E:00.0)"]),
-        # One whose place the driver does not tell is one of the others on the bus.
+        # A GPU without a known address is one of the others on the bus.
         ({"gpus": [ONE, {"index": 1}], "pci": PCI}, ["GPU 0 (GPU-1, 00000000:3B:00.0)", "GPU 1"]),
         ({"pci": PCI[:1], "expected": 2}, ["a GPU (00000000:3B:00.0)", "a GPU that is not on the PCI bus"]),
         ({"pci": ["10001:3b:00.0"]}, ["a GPU (00010001:3B:00.0)"]),
     ],
 )
-def test_the_gpus_of_a_host(entry: dict[str, Any], names: list[str]) -> None:
+def test_the_expected_gpus_of_a_host_are_determined(entry: dict[str, Any], names: list[str]) -> None:
     assert [str(gpu) for gpu in gpus_of(entry)] == names
 
 
-def test_a_gpu_comes_with_what_the_driver_says() -> None:
+def test_a_gpu_is_reported_with_the_drivers_message() -> None:
     assert [gpu.complaint for gpu in gpus_of({"gpus": [ONE, TWO], "pci": PCI})] == ["", "GPU is lost; reboot"]
     assert [gpu.complaint for gpu in gpus_of({"pci": PCI[:1], "complaint": "no driver"})] == ["no driver"]
 
@@ -147,7 +147,7 @@ XID = sample("DCGM_FI_DEV_XID_ERRORS", "GPU-2", "00000000:5E:00.0", "79", err_ms
         (TEMPERATURE + FIRST + SECOND, []),
         (TEMPERATURE + FIRST + PART, []),
         (TEMPERATURE + FIRST, ["1"]),
-        # A lost GPU keeps its last Xid.
+        # The exporter keeps the last Xid of a lost GPU.
         (TEMPERATURE + FIRST + XID, ["1"]),
         (TEMPERATURE, ["0", "1"]),
         ("", ["0", "1"]),
@@ -158,7 +158,7 @@ def test_a_gpu_without_a_measured_value_is_missing(text: str, missing: list[str]
     assert [gpu.index for gpu in unmeasured(gpus_of({"gpus": [ONE, TWO], "pci": PCI}), text)] == missing
 
 
-def test_a_gpu_of_which_the_driver_tells_nothing_is_known_by_its_address() -> None:
+def test_a_gpu_unknown_to_the_driver_is_identified_by_its_address() -> None:
     gpus = gpus_of({"pci": PCI})
     assert [gpu.address for gpu in unmeasured(gpus, FIRST)] == ["00000000:5E:00.0"]
     assert len(unmeasured(gpus_of({"gpus": [{"index": 0}]}), sample("DCGM_FI_DEV_GPU_TEMP", "", ""))) == 1
@@ -169,13 +169,11 @@ def test_a_gpu_of_which_the_driver_tells_nothing_is_known_by_its_address() -> No
     [
         (FIRST + XID, "GPU 1 (GPU-2, 00000000:5E:00.0)"),
         (FIRST, "GPU 1"),
-        # Its number may be another one's by now.
+        # The number may belong to another GPU by now.
         (FIRST + SECOND, "GPU 1"),
     ],
 )
-def test_a_lost_gpu_whose_number_alone_is_known_is_missing_by_the_name_that_the_exporter_has(
-    text: str, name: str
-) -> None:
+def test_a_lost_gpu_with_only_a_number_is_missing_under_the_exporters_name(text: str, name: str) -> None:
     lost = {"index": 1, "uuid": None, "pci_bus_id": None, "problems": ["GPU is lost"]}
     gpus = gpus_of({"gpus": [{**ONE, "pci_bus_id": None}, lost], "pci": PCI})
     (found,) = unmeasured(gpus, text)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_pods import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.device_plugins import (
     managed,
     plugins,
@@ -48,22 +48,24 @@ def told(daemonsets: list[Any], pods: list[Any]) -> list[tuple[str, str, str, li
         ([daemonset("ours", "p")], [pod("ours", "p", "gpu1")], [("ours", "p", "", ["gpu1"])]),
         ([daemonset("ours", "p")], [], [("ours", "p", "", [])]),
         ([daemonset("op", "p", owner="cluster-policy")], [], [("op", "p", "cluster-policy", [])]),
-        # Pods that outlive their DaemonSet, and a pod of none.
+        # Pods that have outlived their DaemonSet, and a pod without a DaemonSet.
         ([], [pod("ours", "p", "gpu2"), pod("ours", "p", "gpu1")], [("ours", "p", "", ["gpu1", "gpu2"])]),
         ([], [pod("ours", "", "gpu1")], [("ours", "-x", "", ["gpu1"])]),
-        # Ended, not yet bound.
+        # A pod that has ended, and one that is not bound yet.
         ([], [pod("ours", "p", "gpu1", phase="Succeeded"), pod("ours", "p", "")], []),
-        # Feature discovery has the same image, a plugin of another vendor the same directory.
+        # Feature discovery uses the same image; plugins of other vendors use the same directory.
         ([daemonset("ours", "gfd", {**SPEC, "volumes": [{"name": "s", "hostPath": {"path": "/sys"}}]})], [], []),
         ([daemonset("x", "rdma", {**SPEC, "containers": [{"name": "rdma", "image": "mellanox/rdma"}]})], [], []),
         ([daemonset("x", "p", {"containers": [{"name": "nvidia"}]})], [], []),
     ],
 )
-def test_plugins_are_told_from_what_is_like_them(daemonsets: list[Any], pods: list[Any], expected: list[Any]) -> None:
+def test_device_plugins_are_distinguished_from_similar_pods(
+    daemonsets: list[Any], pods: list[Any], expected: list[Any]
+) -> None:
     assert told(daemonsets, pods) == expected
 
 
-def test_a_node_with_two_plugins_is_named() -> None:
+def test_a_node_with_two_device_plugins_is_named() -> None:
     found = plugins([], [pod("a", "p", "gpu1"), pod("b", "p", "gpu1"), pod("b", "p", "gpu2")])
     assert shared(found) == {"gpu1": ["a/p", "b/p"]}
     assert shared(plugins([], [pod("a", "p", "gpu1"), pod("b", "p", "gpu2")])) == {}
@@ -88,7 +90,7 @@ OWNER = {"kind": "DaemonSet", "name": "nvidia-device-plugin", "controller": True
             [{**OWNER, "name": "nvidia-device-plugin-daemonset"}],
             "nvidia-device-plugin-daemonset",
         ),
-        # Everyone who may create a pod somewhere can give it the label.
+        # Everyone who may create a pod in any namespace can set the label.
         ("team", "nvidia-device-plugin", [OWNER], ""),
         ("plugins", "nvidia-device-plugin", [], ""),
         ("plugins", "nvidia-device-plugin", [{**OWNER, "controller": False}], ""),
@@ -98,7 +100,7 @@ OWNER = {"kind": "DaemonSet", "name": "nvidia-device-plugin", "controller": True
         ("plugins", "", [{**OWNER, "name": ""}], ""),
     ],
 )
-def test_a_pod_with_the_label_of_the_device_plugin_alone_is_not_the_device_plugin(
+def test_a_pod_with_only_the_label_of_the_device_plugin_is_not_the_device_plugin(
     namespace: str, app: str, owners: list[Any], found: str
 ) -> None:
     meta = {"namespace": namespace, "name": "x", "labels": {"app": app}, "ownerReferences": owners}

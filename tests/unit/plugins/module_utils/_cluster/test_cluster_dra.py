@@ -104,7 +104,7 @@ def test_a_pod_holds_the_gpus_of_its_claims(pods: Any, claims: Any, want: dict[s
 
 
 class Lists:
-    """``status`` is that of the API's answer."""
+    """An API that responds with ``status``."""
 
     def __init__(self, items: list[Any], status: int = 200) -> None:
         self._items, self._status = items, status
@@ -117,7 +117,7 @@ class Lists:
         return self._items
 
 
-def test_claims_are_read_only_if_a_pod_refers_to_one() -> None:
+def test_claims_are_only_read_if_a_pod_refers_to_one() -> None:
     lists = Lists([claim("c", GPU0, pods=("a",))])
     assert dra.read_claims(lists, [pod("b", limits={objects.GPU: "1"})]) == dra.NO_CLAIMS and not lists.asked
     assert dra.read_claims(lists, [pod("a", by_name("c"))]).found and lists.asked == [
@@ -125,7 +125,7 @@ def test_claims_are_read_only_if_a_pod_refers_to_one() -> None:
     ]
 
 
-def test_an_api_that_is_absent_has_no_claims_and_one_that_refuses_is_an_error() -> None:
+def test_a_missing_claims_api_means_no_claims_and_a_refusal_is_an_error() -> None:
     assert dra.read_claims(Lists([], 404), [pod("a", by_name("c"))]) == dra.NO_CLAIMS
     with pytest.raises(ApiError):
         dra.read_claims(Lists([], 403), [pod("a", by_name("c"))])
@@ -147,11 +147,11 @@ def test_an_api_that_is_absent_has_no_claims_and_one_that_refuses_is_an_error() 
     ],
     ids=["nodes", "outdated", "compute domain", "other vendor", "counters", "node of the device", "none"],
 )
-def test_which_nodes_offer_gpus_by_dra(slices: Any, want: dict[str, int]) -> None:
+def test_nodes_that_offer_gpus_by_dra_are_found(slices: Any, want: dict[str, int]) -> None:
     assert dra.gpus_by_node(slices) == want
 
 
-def test_device_classes_of_nvidia() -> None:
+def test_device_classes_of_nvidia_are_recognized() -> None:
     classes = [
         device_class("gpu.nvidia.com", objects.GPU),
         device_class("mig.nvidia.com"),
@@ -177,14 +177,14 @@ def test_device_classes_of_nvidia() -> None:
         ({"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"}, ["gpu2"], ["gpu1"]),
     ],
 )
-def test_a_plugin_would_come_to_each_node_that_its_affinity_asks_for(
+def test_a_device_plugin_would_run_on_each_node_that_matches_its_affinity(
     labels: dict[str, str], with_plugin: list[str], want: list[str]
 ) -> None:
     nodes = [{"metadata": {"name": "gpu1", "labels": labels}}, {"metadata": {"name": "gpu2"}}]
     assert dra.nodes_offered_twice({"gpu1": 2}, nodes, with_plugin) == want
 
 
-def test_the_labels_are_those_of_the_plugins_affinity() -> None:
+def test_the_checked_labels_are_those_of_the_plugins_affinity() -> None:
     text = (Path(__file__).parents[5] / "roles/nvidia_device_plugin/templates/affinity.yml.j2").read_text()
     asked = re.search(r"for gpu in (\[.*?\])", text)
     assert asked
@@ -195,13 +195,13 @@ def test_the_labels_are_those_of_the_plugins_affinity() -> None:
 
 
 @pytest.mark.parametrize("name", [["gpu"], {"a": 1}, None, 7])
-def test_a_claim_without_a_name_is_read(name: Any) -> None:
+def test_a_claim_without_a_name_is_accepted(name: Any) -> None:
     status = {"resourceClaimStatuses": [{"name": name, "resourceClaimName": "c"}]}
     odd = {**pod("a", {"name": name, "resourceClaimTemplateName": "t"}), "status": status}
     assert not dra.NO_CLAIMS.devices_of(odd)
 
 
-def test_the_problem_names_the_nodes_the_class_and_two_ways_out() -> None:
+def test_the_problem_names_nodes_class_and_two_remedies() -> None:
     problem = dra.twice_problem(["gpu2", "gpu1"], {"gpu.nvidia.com": objects.GPU, "mig.nvidia.com": ""})
     assert "gpu1, gpu2" in problem.what and "DeviceClass gpu.nvidia.com takes the name nvidia.com/gpu" in problem.what
     assert "resources.gpus.enabled=false" in problem.do
@@ -209,7 +209,7 @@ def test_the_problem_names_the_nodes_the_class_and_two_ways_out() -> None:
     assert "DeviceClass" not in dra.twice_problem(["gpu1"], {"mig.nvidia.com": ""}).what
 
 
-def test_a_training_finds_gpus_of_claims_in_use() -> None:
+def test_a_training_counts_gpus_of_claims_as_in_use() -> None:
     nodes = [
         {
             "metadata": {"name": "gpu1"},
@@ -239,7 +239,7 @@ _ANYTHING = st.recursive(
 
 
 @given(st.lists(_ANYTHING, max_size=3))
-def test_objects_of_any_form_are_read(items: list[Any]) -> None:
+def test_objects_of_any_form_are_accepted(items: list[Any]) -> None:
     dra.parse_claims(items)
     dra.device_classes(items)
     dra.nodes_offered_twice(dra.gpus_by_node(items), items)

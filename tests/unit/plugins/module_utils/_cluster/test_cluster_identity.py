@@ -33,13 +33,13 @@ def node(*addresses: str, record: str | None = None, labels: Json | None = None,
 @pytest.mark.parametrize(
     ("found", "claim", "words"),
     [
-        # The record counts before everything else.
+        # The record takes precedence.
         (node("192.0.2.9", record="h1"), {}, ""),
         (node("192.0.2.1", record="h2"), {"addresses": ("192.0.2.1",)}, "belongs to the inventory host 'h2'"),
         (node(record="h2"), {"joined": True}, "belongs to the inventory host 'h2'"),
         (node(record="h2", labels=CONTROL_PLANE), {"control_plane": True}, "belongs to the inventory host 'h2'"),
         (node(record=""), {"joined": True}, "belongs to the inventory host ''"),
-        # Without one, an address that the inventory gives, in any form.
+        # Without a record, an address from the inventory, in any notation.
         (node("192.0.2.1"), {"addresses": ("192.0.2.1",)}, ""),
         (node("192.0.2.1", "2001:db8::1"), {"addresses": ("2001:DB8:0:0::1",)}, ""),
         (
@@ -49,19 +49,19 @@ def node(*addresses: str, record: str | None = None, labels: Json | None = None,
         ),
         (node("192.0.2.9"), {}, "gives h1 no address"),
         (node(), {}, "has the address (none)"),
-        # Names and external addresses are what a host or a cloud says.
+        # Names and external addresses don't count: a host or a cloud provider sets them.
         (node(), {"addresses": ("192.0.2.1", "203.0.113.9")}, "has the address (none)"),
         (node("gpu1"), {"addresses": ("gpu1",)}, "has the address gpu1"),
         (node(""), {"addresses": ("",)}, "cluster_node_address of h1"),
-        # Its kubeconfig is the run's, and the node says so in a label that no kubelet can set.
+        # The run uses this host's kubeconfig, and the node has a label that no kubelet can set.
         (node("10.0.0.1", labels=CONTROL_PLANE), {"control_plane": True, "addresses": ("192.0.2.1",)}, ""),
         (node("10.0.0.1"), {"control_plane": True}, "has the address 10.0.0.1"),
         (node("10.0.0.1", labels=CONTROL_PLANE), {}, "has the address 10.0.0.1"),
-        # Behind NAT, when the host has just joined.
+        # Behind NAT, directly after the host has joined.
         (node("10.0.0.1"), {"joined": True}, ""),
     ],
 )
-def test_a_host_may_change_its_own_node_only(found: Json, claim: Json, words: str) -> None:
+def test_a_host_may_only_change_its_own_node(found: Json, claim: Json, words: str) -> None:
     told = problem(found, Identity("victim", "h1", **claim))
     assert words in told if words else told == ""
     values = {"node": "victim", "host": "h1", **claim}
@@ -73,7 +73,7 @@ def test_a_host_may_change_its_own_node_only(found: Json, claim: Json, words: st
         check(found, values)
 
 
-def test_the_error_says_what_to_do() -> None:
+def test_the_error_has_a_remedy() -> None:
     told = problem(node(record="old"), Identity("victim", "h1"))
     assert "kubectl annotate node victim gpulab.io/inventory-host-" in told and "hostnamectl set-hostname" in told
     told = problem(node("10.0.0.1"), Identity("victim", "h1", ("192.0.2.1",)))
@@ -85,11 +85,11 @@ def test_two_hosts_that_claim_one_node_are_refused_with_their_names() -> None:
     claims = [Identity("victim", "h1", ("192.0.2.1",)), Identity("b", "h3"), Identity("victim", "h2")]
     [told] = problems(nodes, claims)
     assert told.startswith("the hosts h1 and h2 claim to be node victim")
-    # Even if the node is yet to come, because the first to join would be it.
+    # Even before the node exists: it would belong to the first host that joins.
     assert len(list(problems({}, claims))) == 1
 
 
-def test_nodes_that_are_yet_to_come_belong_to_no_one() -> None:
+def test_nodes_that_do_not_exist_yet_belong_to_no_host() -> None:
     assert list(problems({"other": node(name="other")}, [Identity("new", "h1")])) == []
 
 
@@ -97,12 +97,12 @@ def test_nodes_that_are_yet_to_come_belong_to_no_one() -> None:
     "values",
     [{}, {"node": "a"}, {"node": "a", "host": "b", "joined": "yes"}, {"node": "a", "host": "b", "addresses": 1}, []],
 )
-def test_only_the_value_of_the_lookup_is_read(values: Any) -> None:
+def test_only_the_value_from_the_lookup_is_accepted(values: Any) -> None:
     with pytest.raises(DomainError, match="not a value of the lookup node_identity"):
         read(values)
 
 
-def test_what_is_known_about_one_node_does_not_count_for_another() -> None:
+def test_facts_about_one_node_do_not_count_for_another() -> None:
     values = {"node": "gpu1", "host": "h1", "addresses": ["192.0.2.1"], "control_plane": False, "joined": True}
     assert read(values, "gpu1") == Identity("gpu1", "h1", ("192.0.2.1",), False, True)
     with pytest.raises(DomainError, match="about the node gpu1, not victim"):
@@ -110,7 +110,7 @@ def test_what_is_known_about_one_node_does_not_count_for_another() -> None:
 
 
 @given(some.text(), some.lists(some.text(max_size=20), max_size=3), some.lists(some.text(max_size=20), max_size=3))
-def test_any_text_of_a_node_is_compared_and_never_accepted_by_chance(
+def test_any_text_of_a_node_can_be_compared_and_none_matches_by_chance(
     record: str, internal: list[str], given_addresses: list[str]
 ) -> None:
     claim = Identity("victim", "h1", tuple(given_addresses))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Isolation of a node: by both policies, again, over to the other policy, and back; others' hands are left alone."""
+"""Isolating and releasing a node: both policies, repetition, a change of policy, and unmanaged changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def node(cordoned: bool = False, taints: list[Any] | None = None, **annotations:
 
 
 class Api:
-    """Knows one node, and keeps the patch."""
+    """An API with one node, which keeps the patch."""
 
     def __init__(self, thing: dict[str, Any]) -> None:
         self.node = thing
@@ -80,7 +80,7 @@ def state(thing: dict[str, Any]) -> tuple[bool, list[str]]:
         ("cordon", node(cordoned=True, taints=[OTHER]), (True, ["dedicated"])),
     ],
 )
-def test_there_and_back(policy: str, start: dict[str, Any], wanted: tuple[bool, list[str]]) -> None:
+def test_a_node_is_isolated_and_released(policy: str, start: dict[str, Any], wanted: tuple[bool, list[str]]) -> None:
     first = after(start, isolate(start, policy, "Xid 79", NOW))
     assert state(first) == wanted
     known = isolation(first)
@@ -104,7 +104,7 @@ def test_another_reason_keeps_the_time() -> None:
 
 
 @pytest.mark.parametrize("cordoned", [True, False])
-def test_over_to_the_other_policy_and_back(cordoned: bool) -> None:
+def test_the_policy_of_an_isolated_node_can_change_and_change_back(cordoned: bool) -> None:
     start = node(cordoned=cordoned)
     thing = start
     for policy, wanted in (("cordon", (True, [])), ("taint", (cordoned, [TAINT_KEY])), ("cordon", (True, []))):
@@ -113,21 +113,21 @@ def test_over_to_the_other_policy_and_back(cordoned: bool) -> None:
     assert after(thing, give_back(thing)) == start
 
 
-def test_what_somebody_undid_is_done_again() -> None:
+def test_isolation_that_was_undone_manually_is_restored() -> None:
     for policy in (TAINT, CORDON):
         first = after(node(), isolate(node(), policy, "r", NOW))
         undone = merged(first, {"spec": {"taints": None, "unschedulable": None}})
         assert state(after(undone, isolate(undone, policy, "r", LATER))) == state(first)
 
 
-def test_a_cordon_of_another_hand_in_between_stays() -> None:
+def test_a_manual_cordon_during_the_isolation_is_kept() -> None:
     first = after(node(), isolate(node(), "taint", "r", NOW))
     cordoned = merged(first, {"spec": {"unschedulable": True}})
     assert isolate(cordoned, "taint", "r", LATER) is None
     assert state(after(cordoned, give_back(cordoned))) == (True, [])
 
 
-def test_the_patch_is_of_the_version_that_was_read() -> None:
+def test_a_patch_has_the_resource_version_that_was_read() -> None:
     patch = isolate(node(), "taint", "r", NOW)
     assert patch and patch["metadata"]["resourceVersion"] == "7"
     assert "unschedulable" not in patch["spec"]
@@ -137,7 +137,7 @@ STEPS = st.lists(st.sampled_from([TAINT, CORDON, "back"]), max_size=8)
 
 
 @given(st.booleans(), st.booleans(), STEPS)
-def test_whatever_the_way_giving_back_restores_the_node(cordoned: bool, tainted: bool, steps: list[str]) -> None:
+def test_releasing_restores_the_node_after_any_changes(cordoned: bool, tainted: bool, steps: list[str]) -> None:
     start = node(cordoned=cordoned, taints=[OTHER] if tainted else None)
     thing = start
     for step in [*steps, "back"]:

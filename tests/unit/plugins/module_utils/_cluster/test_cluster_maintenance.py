@@ -54,7 +54,7 @@ BUDGET = ApiError("Error while asking the API: Cannot evict pod.", 429, ["Disrup
 
 
 class FakeApi:
-    """One node and its pods; a DaemonSet's pod leaves when the node's label says so, and returns afterwards."""
+    """A node with its pods. The pod of a DaemonSet leaves if the node's label says so, and returns afterwards."""
 
     def __init__(self, *pods: dict[str, Any], cordoned: bool = False) -> None:
         labels = {"nvidia.com/gpu.deploy.dcgm-exporter": "true", "kubernetes.io/os": "linux"}
@@ -107,7 +107,7 @@ def work(api: FakeApi, check: bool = False, purpose: str = DRIVER_UPGRADE) -> Ma
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
-def test_a_node_is_given_back_as_it_was(cordoned: bool) -> None:
+def test_a_released_node_is_as_before(cordoned: bool) -> None:
     api = FakeApi(pod("train-0"), cordoned=cordoned)
     before = copy.deepcopy(api.node)
     first = work(api)
@@ -128,7 +128,7 @@ def test_a_node_is_given_back_as_it_was(cordoned: bool) -> None:
     assert not again.changed
 
 
-def test_a_second_run_goes_on_with_what_the_first_one_knew() -> None:
+def test_a_second_run_resumes_with_the_record_of_the_first() -> None:
     api = FakeApi()
     work(api).begin({"from": "580", "services": ["nvidia-persistenced"]}, LEAVE)
     again = work(api)
@@ -149,7 +149,7 @@ def test_a_second_run_goes_on_with_what_the_first_one_knew() -> None:
         ([pod("web-0"), pod("alone", "")], set(), "nothing would create these pods again on another node: team/alone"),
     ],
 )
-def test_a_drain_that_cannot_be_done_is_undone(
+def test_a_drain_that_cannot_complete_is_undone(
     pods: list[dict[str, Any]], protected: set[str], words: str, cordoned: bool
 ) -> None:
     api = FakeApi(*pods, cordoned=cordoned)
@@ -187,7 +187,7 @@ def test_an_eviction_that_the_api_forbids_ends_the_drain() -> None:
         work(api).begin({}, Plan(drain=True, timeout=60))
 
 
-def test_a_pod_is_evicted_once_and_its_end_is_watched(tmp_path: Path) -> None:
+def test_a_pod_is_evicted_once_and_then_watched(tmp_path: Path) -> None:
     cluster = FakeCluster(FakeNode("gpu1", ["GPU-0"]))
     cluster.lag = 0.5
     cluster.user_pod("train", "gpu1")["metadata"]["ownerReferences"] = [{"kind": "Job", "controller": True}]
@@ -195,11 +195,11 @@ def test_a_pod_is_evicted_once_and_its_end_is_watched(tmp_path: Path) -> None:
         threading.Timer(2, cluster.pods.clear).start()
         assert drain(Api(str(kubeconfig)), "gpu1", 60) == ["team/train"]
     assert cluster.created == ["Eviction/train"]
-    # Before all, at the beginning of the wait, and after the eviction.
+    # At first, at the start of the wait, and after the eviction.
     assert cluster.listed == ["/api/v1/pods"] * 3
 
 
-def test_an_interrupted_run_is_not_undone_by_a_drain_that_fails() -> None:
+def test_a_failed_drain_does_not_undo_an_interrupted_run() -> None:
     api = FakeApi(pod("train-0"))
     work(api).begin({}, Plan())
     api.protected = {"train-0"}
@@ -208,14 +208,14 @@ def test_an_interrupted_run_is_not_undone_by_a_drain_that_fails() -> None:
     assert api.node["spec"] == {"unschedulable": True} and api.record is not None
 
 
-def test_pods_that_stay_are_named() -> None:
+def test_remaining_pods_are_named() -> None:
     api = FakeApi()
     api.stubborn = True
     with pytest.raises(DrainError, match="plugins/plugin-x"):
         work(api).begin({}, LEAVE)
 
 
-def test_what_failed_stays_cordoned_with_the_reason_until_a_run_succeeds() -> None:
+def test_a_failed_node_stays_cordoned_with_the_reason_until_a_run_succeeds() -> None:
     api = FakeApi()
     work(api).begin({"from": "580"}, LEAVE)
     work(api).fail("nvidia-smi does not answer")
@@ -227,7 +227,7 @@ def test_what_failed_stays_cordoned_with_the_reason_until_a_run_succeeds() -> No
     assert api.record is None and api.node["spec"] == {}
 
 
-def test_check_mode_foretells_and_changes_nothing() -> None:
+def test_check_mode_predicts_and_changes_nothing() -> None:
     api = FakeApi(pod("train-0"))
     before = copy.deepcopy(api.node)
     first = work(api, check=True)
@@ -237,7 +237,7 @@ def test_check_mode_foretells_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "nonsense", "[]", "5", '{"labels": null}', '{"cordoned": true, "more": 1}'])
-def test_any_annotation_is_read(text: str | None) -> None:
+def test_any_annotation_can_be_read(text: str | None) -> None:
     record = record_of({"metadata": {"annotations": {KEY: text}}}, DRIVER_UPGRADE)
     assert (record is None) == (not text)
     assert record is None or record.cordoned == ("true" in (text or ""))
@@ -286,7 +286,7 @@ WHOLE = {"cordoned": False, "labels": {}, "data": {}, "failure": "", "policy": "
         (ISOLATION, {**WHOLE, "data": {"since": "yesterday"}}, "the field since of its data is not valid"),
     ],
 )
-def test_a_damaged_record_is_an_error_and_not_a_guess(purpose: str, record: Any, damage: str) -> None:
+def test_a_damaged_record_is_an_error(purpose: str, record: Any, damage: str) -> None:
     api = FakeApi(cordoned=True)
     text = record if isinstance(record, str) else json.dumps(record)
     api.node["metadata"]["annotations"][f"gpulab.io/{purpose}"] = text
@@ -340,7 +340,7 @@ def test_labels_that_the_collection_never_sets_are_not_restored(purpose: str, na
         ({}, Plan(pause=["team"]), "must begin with nvidia.com/ or gpulab.io/, unlike team"),
     ],
 )
-def test_what_a_later_run_would_not_restore_is_not_begun(data: Any, plan: Plan, words: str) -> None:
+def test_changes_that_a_later_run_could_not_undo_are_refused(data: Any, plan: Plan, words: str) -> None:
     api = FakeApi()
     with pytest.raises(DomainError, match=r"Error while preparing node gpu1 .*Nothing was changed") as error:
         work(api).begin(data, plan)
@@ -351,7 +351,7 @@ FIELDS = st.sampled_from([*WHOLE, "from", "services", "more"])
 
 
 @given(st.sampled_from(PURPOSES), st.text() | st.dictionaries(FIELDS, JSON, max_size=5).map(json.dumps))
-def test_whatever_an_annotation_holds_only_own_labels_and_known_fields_come_out(purpose: str, text: str) -> None:
+def test_from_any_annotation_only_own_labels_and_known_fields_are_read(purpose: str, text: str) -> None:
     reading = read({"metadata": {"annotations": {f"gpulab.io/{purpose}": text}}}, purpose)
     assert (reading.record is None) == (not text)
     if reading.record:
@@ -364,11 +364,13 @@ STEPS = st.lists(st.tuples(st.sampled_from(PURPOSES), st.sampled_from([CORDON, T
 
 
 @given(st.booleans(), STEPS)
-def test_work_for_several_purposes_leaves_the_node_as_it_was(cordoned: bool, steps: list[tuple[str, str]]) -> None:
+def test_maintenance_for_several_purposes_leaves_the_node_as_before(
+    cordoned: bool, steps: list[tuple[str, str]]
+) -> None:
     api = FakeApi(cordoned=cordoned)
     before = copy.deepcopy(api.node)
     policies: dict[str, str] = {}
-    # The taint is there once, so one purpose has it.
+    # Only one purpose can set the taint.
     steps = [(purpose, CORDON if policy == TAINT and purpose != ISOLATION else policy) for purpose, policy in steps]
     for purpose, policy in [*steps, *((purpose, "") for purpose in PURPOSES)]:
         if policy:
@@ -394,7 +396,7 @@ def test_work_for_several_purposes_leaves_the_node_as_it_was(cordoned: bool, ste
         (ISOLATION, TAINT, False, ""),
     ],
 )
-def test_work_that_has_begun_is_found(purpose: str, policy: str, uncordoned: bool, found: str) -> None:
+def test_maintenance_in_progress_is_found(purpose: str, policy: str, uncordoned: bool, found: str) -> None:
     api = FakeApi()
     work(api, purpose=purpose).begin({}, Plan(policy))
     if uncordoned:

@@ -60,11 +60,11 @@ def ended(**terminated: Any) -> dict[str, Any]:
         "no digit",
     ],
 )
-def test_a_pods_gpus_are_counted_as_the_scheduler_does(found: dict[str, Any], want: int) -> None:
+def test_gpus_of_a_pod_are_counted_like_the_scheduler_does(found: dict[str, Any], want: int) -> None:
     assert objects.requested(found) == want
 
 
-def test_holders_are_pods_on_a_node_that_have_not_ended() -> None:
+def test_only_pods_on_a_node_that_have_not_ended_hold_gpus() -> None:
     pods = [
         pod(container(2), name="runs", phase="Running"),
         pod(container(1), name="starts", phase="Pending"),
@@ -131,11 +131,11 @@ UNSCHEDULABLE = {
         (UNSCHEDULABLE, "Unschedulable: 0/3 nodes are available: 1 Insufficient nvidia.com/gpu.", True),
     ],
 )
-def test_trouble_is_told_in_the_tools_own_words(status: dict[str, Any], text: str, final: bool) -> None:
+def test_pod_failures_are_reported_with_the_original_message(status: dict[str, Any], text: str, final: bool) -> None:
     assert objects.trouble(pod(**status)) == objects.Trouble(text, final)
 
 
-def test_a_pod_that_is_being_made_tells_its_last_warning() -> None:
+def test_a_pod_that_is_being_created_is_reported_with_its_last_warning() -> None:
     events = [
         {"type": "Warning", "reason": "FailedMount", "message": "old", "lastTimestamp": "2026-01-01T00:00:00Z"},
         {"type": "Warning", "reason": "FailedCreatePodSandBox", "message": "no network", "lastTimestamp": "2026-01-02"},
@@ -147,19 +147,19 @@ def test_a_pod_that_is_being_made_tells_its_last_warning() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
-def test_a_pod_that_is_well_has_no_trouble(phase: str) -> None:
+def test_a_healthy_pod_has_no_problem(phase: str) -> None:
     warning = {"type": "Warning", "reason": "Unhealthy", "message": "not ready yet"}
     assert objects.trouble(pod(phase=phase), [warning]) is None
 
 
 @pytest.mark.parametrize(("value", "want"), [("4", 4), ("0", 0), (None, 0), ("²", 0), ("٣", 0), ("-1", 0), (2, 2)])
-def test_quantities_of_nodes(value: str | None, want: int) -> None:
+def test_quantities_of_nodes_are_parsed(value: str | None, want: int) -> None:
     have = {} if value is None else {objects.GPU: value}
     assert objects.quantity({"metadata": {"name": "n"}, "status": {"allocatable": have}}, "allocatable") == want
     assert objects.quantity({"metadata": {"name": "n"}}, "capacity") == 0
 
 
-def test_a_node_says_why_it_is_not_ready() -> None:
+def test_a_node_that_is_not_ready_has_a_reason() -> None:
     silent = {"metadata": {"name": "n"}, "status": {}}
     condition = {
         "type": "Ready",

@@ -85,7 +85,7 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         (look([policy("ready")]), []),
         (look([policy("ready")], [operand()]), []),
         (look([policy("ready")], [operand(wanted=0, available=0, updated=0)]), []),
-        # Of others in its namespace.
+        # Another application in the operator's namespace.
         (look([policy("ready")], [{**operand(available=0), "metadata": {"name": "nfd-worker"}}]), []),
         (look(), ["there is no ClusterPolicy cluster-policy"]),
         (
@@ -95,7 +95,7 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
                 "there is no ClusterPolicy cluster-policy",
             ],
         ),
-        # The former operator says that the former operands are ready.
+        # The status of the former operator about its own operands.
         (
             look([policy("ready")], deployments=[deployment(replicas=2)]),
             ["Deployment gpu-operator is not available yet"],
@@ -106,7 +106,7 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         ),
         (look([policy("ready")], deployments=[deployment()]), []),
         (look([policy()]), ["the ClusterPolicy cluster-policy has no state yet"]),
-        # The operator serves the oldest, then the first by name, and writes nothing into the others.
+        # The operator serves the oldest policy, then the first by name, and does not write a status into others.
         (
             look(
                 [policy(created="2026-11-22T10:00:00Z"), policy("ready", name="other", created="2026-11-22T09:59:59Z")]
@@ -121,7 +121,7 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
             look([policy(created="2026-11-22T10:00:00Z"), policy(name="other", created="2026-11-22T10:00:00Z")]),
             ["the ClusterPolicy cluster-policy has no state yet"],
         ),
-        # After an update the lease is for some seconds that of the former operator, and so is the state.
+        # For some seconds after an update, the lease and the status are still those of the former operator.
         (
             look(
                 [policy("ready")], leases=[lease("gpu-operator-0_8c1f")], pods=[pod("gpu-operator", "cp1", ready=True)]
@@ -138,11 +138,11 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
             look([policy("ready")], leases=[lease("")], pods=[pod("gpu-operator", "cp1", ready=True)]),
             ["the operator is not the leader yet (lease 53822513.nvidia.com, held by no pod)"],
         ),
-        # Said ready before it has looked at a change.
+        # The status was ready before the operator noticed a change.
         (look([policy("ready")], [operand(available=1)]), [f"operand {PLUGIN}: 1 of 2 pods are ready"]),
         (look([policy("ready")], [operand(updated=1)]), [f"operand {PLUGIN}: 2 of 2 pods are ready"]),
         (look([policy("ready")], [operand(updated=0, updateStrategy={"type": "OnDelete"})]), []),
-        # The operands' names, where the operator tells its own words for them only.
+        # Names of operands, if the operator only reports its own names for them.
         (
             look([policy("notReady", NOT_READY)]),
             [
@@ -172,7 +172,7 @@ def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
     ("seen", "expected"),
     [
         (look([policy("ready", reason="Reconciled")], [operand()], nodes=[node()]), []),
-        # No node is labelled yet, and the operator calls that ready.
+        # No node is labelled yet, which the operator reports as ready.
         (
             look([policy("ready", reason="NFDLabelsMissing")], nodes=[node(labelled=False)]),
             [f"gpu1: {LABEL}", "the operator has created no operands yet (NFDLabelsMissing)"],
@@ -182,7 +182,7 @@ def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
             ["the operator has created no operands yet (NoGPUNodes)"],
         ),
         (look([policy("ready")], nodes=[node()]), ["the operator has created no operands yet (no reason given)"]),
-        # One of two, and one that has no GPU.
+        # One of two GPU nodes, and a node without GPUs.
         (
             look(
                 [policy("ready", reason="Reconciled")],
@@ -190,7 +190,7 @@ def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
             ),
             [f"gpu2: {LABEL}"],
         ),
-        # What keeps the labels away is shown as long as they are missing.
+        # The obstacle to labels is shown while labels are missing.
         (
             look(
                 [policy("ready", reason="NFDLabelsMissing")],
@@ -220,7 +220,7 @@ def test_an_operator_that_has_not_found_the_gpus_is_not_ready(seen: Seen, expect
         ([], {"deployments": [deployment(available=0)]}, ["Deployment gpu-operator is not available yet"]),
     ],
 )
-def test_nodes_that_a_run_leaves_out_do_not_count(
+def test_nodes_outside_of_the_run_do_not_count(
     pods: list[dict[str, Any]], more: dict[str, Any], expected: list[str]
 ) -> None:
     seen = look([policy("notReady", NOT_READY)], [operand(available=1)], pods=pods, **more)

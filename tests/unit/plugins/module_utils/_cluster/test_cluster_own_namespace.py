@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One run at a time uses a namespace, and what a dead run has left is removed."""
+"""A namespace is used by one run at a time, and leftovers of a dead run are removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LABELS = {"app.kubernetes.io/managed-by": "gpulab.kubernetes", "app.kubernetes.i
 
 
 class Runs:
-    """A cluster, and runs that use the same namespace of it."""
+    """A cluster, and runs that use the same namespace."""
 
     def __init__(self, cluster: FakeCluster, kubeconfig: Path) -> None:
         self.cluster, self._kubeconfig = cluster, kubeconfig
@@ -45,7 +45,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
         yield Runs(cluster, kubeconfig)
 
 
-def test_a_run_in_progress_is_left_alone_and_the_second_one_names_its_holder(runs: Runs) -> None:
+def test_a_run_in_progress_is_not_disturbed_and_the_second_run_names_its_holder(runs: Runs) -> None:
     with runs.run("bob@ci\x1b[2J").created():
         runs.metadata["creationTimestamp"] = "2026-11-21T04:00:00Z"
         uid = runs.metadata["uid"]
@@ -59,7 +59,7 @@ def test_a_run_in_progress_is_left_alone_and_the_second_one_names_its_holder(run
     assert "proof" not in runs.cluster.namespaces
 
 
-def test_a_run_knows_what_it_has_just_done_before_its_watch_does(runs: Runs) -> None:
+def test_a_run_knows_its_own_changes_before_its_watch_reports_them(runs: Runs) -> None:
     runs.cluster.lag = 5
     spec = {"containers": [{"name": "c", "image": "i"}]}
     own = runs.run("first")
@@ -73,7 +73,7 @@ def test_a_run_knows_what_it_has_just_done_before_its_watch_does(runs: Runs) -> 
         assert own.pods() == {}
 
 
-def test_what_a_request_that_failed_has_created_is_known(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_recognizes_what_its_own_failed_request_has_created(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.cluster.lag = 5
     create = Api.create
 
@@ -91,7 +91,7 @@ def test_what_a_request_that_failed_has_created_is_known(runs: Runs, monkeypatch
         assert list(own.pods()) == ["one"]
 
 
-def test_a_run_waits_for_the_end_of_another_one_for_a_while(runs: Runs) -> None:
+def test_a_run_waits_for_another_run_for_a_while(runs: Runs) -> None:
     first = runs.run("bob@ci").created()
     first.__enter__()
     threading.Timer(0.5, first.__exit__, (None, None, None)).start()
@@ -100,7 +100,7 @@ def test_a_run_waits_for_the_end_of_another_one_for_a_while(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize("annotations", [{}, {"gpulab.io/holder": "bob@ci", "gpulab.io/renewed": "9999-01-01"}])
-def test_what_a_dead_run_has_left_is_removed_whatever_its_clock_said(
+def test_leftovers_of_a_dead_run_are_removed_regardless_of_its_clock(
     runs: Runs, annotations: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_namespace, "_SILENCE", 0.3)
@@ -115,7 +115,7 @@ def test_what_a_dead_run_has_left_is_removed_whatever_its_clock_said(
         assert runs.cluster.pods == {}
 
 
-def test_a_run_that_could_not_renew_while_the_api_was_down_is_alive(
+def test_a_run_that_could_not_renew_during_an_outage_counts_as_alive(
     runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_namespace, "_SILENCE", 0.5)
@@ -146,7 +146,7 @@ def test_of_two_runs_that_find_a_dead_one_only_one_removes_it(runs: Runs, monkey
     runs.cluster.namespaces["proof"] = {
         "metadata": {"name": "proof", "uid": "old", "labels": LABELS, "resourceVersion": "1"}
     }
-    # The other one claims it between the last look and the claim.
+    # The other run claims it between this run's last check and its claim.
     claim = OwnNamespace._claim
 
     def slow(self: OwnNamespace, there: Any) -> None:
@@ -179,7 +179,7 @@ def test_a_run_whose_namespace_was_replaced_renews_and_removes_nothing(runs: Run
     assert "annotations" not in runs.metadata
 
 
-def test_events_are_read_once_per_look(runs: Runs) -> None:
+def test_events_are_read_once_per_check(runs: Runs) -> None:
     own = runs.run("one")
     with own.created():
         for _look in range(2):

@@ -36,7 +36,7 @@ def node(labels: Json | None = None, taints: list[Json] | None = None, own: Json
 
 
 def patched(node: Json, patch: Json) -> Json:
-    """What the API makes of a merge patch."""
+    """Return the node after a merge patch, like the API."""
     metadata = {**node["metadata"]}
     for kind in ("labels", "annotations"):
         changed = {**metadata[kind], **patch.get("metadata", {}).get(kind, {})}
@@ -58,17 +58,17 @@ POOL = {"gpulab.io/pool": "a"}
         (node(), {}, [], ({}, [])),
         (node(), POOL, [GPU], (POOL, [GPU])),
         (node({"x": "1"}, [OTHER]), POOL, [GPU], ({"x": "1", **POOL}, [OTHER, GPU])),
-        # What was wanted once goes, of others nothing.
+        # Labels of a former declaration are removed, unmanaged ones are kept.
         (node({"x": "1", **POOL}, [OTHER, GPU], OURS), {}, [], ({"x": "1"}, [OTHER])),
         (node(POOL, [GPU], OURS), {"gpulab.io/pool": "b"}, [GPU], ({"gpulab.io/pool": "b"}, [GPU])),
         (node(POOL, [GPU], OURS), POOL, [{**GPU, "value": "b"}], (POOL, [{**GPU, "value": "b"}])),
-        # What somebody removed comes back; what somebody changed is theirs, once we want it no more.
+        # Removed labels are restored. Changed ones are restored too, or count as unmanaged once no longer declared.
         (node({}, [], OURS), POOL, [GPU], (POOL, [GPU])),
         (node({"gpulab.io/pool": "theirs"}, [{**GPU, "value": "theirs"}], OURS), {}, [],
          ({"gpulab.io/pool": "theirs"}, [{**GPU, "value": "theirs"}])),
     ],
 )  # fmt: skip
-def test_a_node_gets_what_is_wanted_and_a_second_time_nothing(
+def test_a_node_gets_what_is_declared_and_a_second_run_changes_nothing(
     before: Json, labels: Json, taints: list[Json], after: Any
 ) -> None:
     want = wanted(labels, taints)
@@ -78,18 +78,18 @@ def test_a_node_gets_what_is_wanted_and_a_second_time_nothing(
     assert state(patched(found, plan(found, Wanted()).patch)) == state(patched(before, plan(before, Wanted()).patch))
 
 
-def test_what_was_there_before_stays_when_it_is_wanted_no_more() -> None:
+def test_existing_labels_stay_when_they_are_no_longer_declared() -> None:
     before = node(POOL, [GPU])
     want = wanted(POOL, [GPU])
     assert plan(before, want).patch == {}
     assert plan(before, Wanted()).patch == {}
 
 
-def test_a_patch_of_taints_does_not_undo_what_came_meanwhile() -> None:
+def test_a_patch_of_taints_does_not_undo_a_simultaneous_change() -> None:
     assert plan(node(), wanted({}, [GPU])).patch["metadata"]["resourceVersion"] == "7"
 
 
-def test_a_record_that_nobody_can_read_claims_nothing() -> None:
+def test_an_unreadable_record_claims_nothing() -> None:
     for record in ("{", "[]", '{"taints": [1]}', '{"labels": 1}'):
         broken = node(POOL, [GPU])
         broken["metadata"]["annotations"] = {ANNOTATION: record}
@@ -106,7 +106,7 @@ def test_a_record_that_nobody_can_read_claims_nothing() -> None:
         ("nvidia.com/gpu.count", "8"),
     ],
 )
-def test_a_record_can_not_have_labels_removed_that_pools_never_set(label: str, value: str) -> None:
+def test_a_record_cannot_remove_labels_that_pools_never_set(label: str, value: str) -> None:
     before = node({label: value, **POOL}, [], {"labels": {label: value, **POOL}, "taints": []})
     assert state(patched(before, plan(before, Wanted()).patch)) == ({label: value}, [])
     assert ignored(before) == [f"claims the label '{label}', which pools can't set"]
@@ -120,7 +120,7 @@ def test_a_record_can_not_have_labels_removed_that_pools_never_set(label: str, v
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
     ],
 )
-def test_a_record_can_not_have_taints_removed_that_pools_never_set(taint: Json) -> None:
+def test_a_record_cannot_remove_taints_that_pools_never_set(taint: Json) -> None:
     before = node({}, [taint, GPU], {"labels": {}, "taints": [taint, GPU]})
     assert state(patched(before, plan(before, Wanted()).patch)) == ({}, [taint])
     assert ignored(before) == [f"claims the taint '{taint['key']}:{taint['effect']}', which pools can't set"]
@@ -158,7 +158,7 @@ def test_a_damaged_or_newer_record_of_a_pool_is_reported(record: str, words: str
         ({"node-role.kubernetes.io/gpu": "", "example.org/a": "b.c", "x": "1"}, [GPU, {"key": "a"}], ""),
     ],
 )
-def test_what_is_not_ours_to_write_is_refused(labels: Json, taints: list[Json], words: str) -> None:
+def test_reserved_labels_and_taints_are_refused(labels: Json, taints: list[Json], words: str) -> None:
     found = list(malformed(wanted(labels, taints)))
     assert [words in each for each in found] == ([True] if words else [])
 
@@ -172,7 +172,7 @@ def test_what_is_not_ours_to_write_is_refused(labels: Json, taints: list[Json], 
         ({}, [GPU, {"key": "nvidia.com/gpu"}], "the taint nvidia.com/gpu:NoSchedule occurs twice"),
     ],
 )
-def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: list[Json], words: str) -> None:
+def test_values_that_are_not_text_and_duplicates_are_refused(labels: Json, taints: list[Json], words: str) -> None:
     assert [words in each for each in problems(labels, taints)] == [True]
     with pytest.raises(DomainError, match=re.escape(words)):
         wanted(labels, taints)
@@ -191,7 +191,7 @@ def test_what_is_no_text_or_there_twice_can_not_be_wanted(labels: Json, taints: 
         (node({}, [{**GPU, "effect": "PreferNoSchedule", "value": "no"}]), []),
     ],
 )
-def test_what_is_of_another_hand_is_named(before: Json, words: list[str]) -> None:
+def test_unmanaged_labels_and_taints_are_named(before: Json, words: list[str]) -> None:
     found = list(contested(before, wanted(POOL, [GPU])))
     assert len(found) == len(words)
     assert all(word in each for word, each in zip(words, found, strict=True))
@@ -216,11 +216,13 @@ TAINTED = wanted({}, [GPU])
         ([named("a"), named("b", OTHER)], {"a": TAINTED}, True),
         ([named("a"), named("b", GPU, own=OURS)], {"a": TAINTED, "b": Wanted()}, False),
         ([named("a")], {"a": wanted({}, [{**GPU, "effect": "PreferNoSchedule"}])}, False),
-        # Others' doing is not for us to judge.
+        # Unmanaged taints are not considered.
         ([named("a", OTHER)], {"a": Wanted()}, False),
     ],
 )
-def test_a_cluster_keeps_a_place_for_its_own_pods(nodes: list[Json], wishes: dict[str, Wanted], expected: bool) -> None:
+def test_taints_on_all_nodes_leave_no_place_for_the_clusters_own_pods(
+    nodes: list[Json], wishes: dict[str, Wanted], expected: bool
+) -> None:
     assert homeless(nodes, wishes) is expected
 
 
@@ -233,7 +235,7 @@ TAINTS = some.lists(
 
 
 @given(LABELS, TAINTS, LABELS, TAINTS)
-def test_whatever_comes_and_goes_others_keep_what_is_theirs(
+def test_any_sequence_of_declarations_keeps_unmanaged_labels_and_taints(
     theirs: Json, their_taints: list[Json], labels: Json, taints: list[Json]
 ) -> None:
     before = node(theirs, their_taints)

@@ -69,7 +69,7 @@ def texts(wanted: Wanted, seen: Seen) -> list[str]:
     return [str(entry) for entry in missing(wanted, seen)]
 
 
-def test_nothing_is_missing_when_all_is_as_wanted() -> None:
+def test_nothing_is_missing_in_a_complete_rollout() -> None:
     assert missing(WANTED, WELL) == []
 
 
@@ -113,23 +113,23 @@ AFFINITY = {
         (replace(WELL, deployments=[deployment(updated=0)]), "Deployment master is not available yet"),
     ],
 )
-def test_each_thing_that_is_missing_is_named(seen: Seen, text: str) -> None:
+def test_each_missing_item_is_named(seen: Seen, text: str) -> None:
     assert texts(WANTED, seen) == [text]
 
 
-def test_a_node_that_is_not_asked_for_does_not_matter() -> None:
+def test_other_nodes_do_not_matter() -> None:
     down = node("gpu9", ready=False)
     assert missing(WANTED, replace(WELL, nodes=[node(), down], pods=[pod(), pod(where="gpu9", ready=False)])) == []
 
 
-def test_the_events_of_a_pod_that_does_not_start_are_told() -> None:
+def test_events_of_a_pod_that_does_not_start_are_reported() -> None:
     event = {"involvedObject": {"uid": "u"}, "type": "Warning", "reason": "FailedMount", "message": "no such directory"}
     other = {**event, "involvedObject": {"uid": "other"}, "message": "of another pod"}
     seen = replace(WELL, pods=[pod(ready=False, phase="Pending")], events=[event, other])
     assert texts(WANTED, seen) == ["gpu1: DaemonSet plugin: FailedMount: no such directory"]
 
 
-def test_the_pod_whose_log_tells_more_is_named_with_missing_gpus() -> None:
+def test_missing_gpus_are_reported_with_the_pod_whose_log_explains_them() -> None:
     [entry] = missing(WANTED, replace(WELL, nodes=[node(allocatable=0)]))
     assert entry.pod == "plugin-x"
 
@@ -152,7 +152,7 @@ def test_a_pod_that_is_being_deleted_does_not_count() -> None:
         ),
     ],
 )
-def test_every_resource_of_shared_and_cut_gpus_counts(
+def test_every_resource_of_shared_and_partitioned_gpus_counts(
     amounts: dict[str, int], there: dict[str, str], texts: list[str]
 ) -> None:
     shared = node()
@@ -178,7 +178,7 @@ UNHEALTHY = Missing("gpu1", "1 of 2 GPUs are allocatable", unhealthy=True)
         ([UNHEALTHY, LATE], True, False),
     ],
 )
-def test_only_unhealthy_gpus_can_be_acceptable(found: list[Missing], tolerate: bool, expected: bool) -> None:
+def test_only_unhealthy_gpus_can_be_tolerated(found: list[Missing], tolerate: bool, expected: bool) -> None:
     assert acceptable(Wanted(tolerate_unhealthy=tolerate), found) is expected
 
 
@@ -187,20 +187,20 @@ def test_only_unhealthy_gpus_can_be_acceptable(found: list[Missing], tolerate: b
     [
         ([(0, [])], 0, False, 0),
         ([(0, [LATE]), (500, [LATE]), (501, [])], 0, False, 501),
-        # What was ready for a moment before it looked at a change.
+        # Ready for a moment, before a controller noticed a change.
         ([(0, []), (5, [LATE]), (6, []), (15, []), (16, [])], 10, False, 16),
         ([(0, [PULL]), (30, [PULL_AGAIN]), (60, [PULL])], 0, False, 60),
         ([(0, [PULL]), (30, [LATE]), (61, [PULL]), (120, [PULL]), (121, [PULL])], 0, False, 121),
         ([(0, [CRASHED]), (60, [CRASHED]), (99, [CRASHED]), (100, [CRASHED])], 0, False, 100),
         ([(0, [UNHEALTHY]), (500, [UNHEALTHY])], 0, False, None),
         ([(0, [UNHEALTHY]), (14, [UNHEALTHY]), (15, [UNHEALTHY])], 0, True, 15),
-        # They seem so as long as their plugin is not there.
+        # GPUs look unhealthy until their plugin runs.
         ([(0, [UNHEALTHY, LATE]), (20, [UNHEALTHY]), (34, [UNHEALTHY]), (35, [UNHEALTHY])], 0, True, 35),
         ([(0, [UNHEALTHY, LATE]), (20, [UNHEALTHY]), (21, []), (22, [])], 0, True, 21),
         ([(0, [UNHEALTHY]), (15, [UNHEALTHY]), (30, [UNHEALTHY])], 30, True, 30),
     ],
 )
-def test_waiting_ends_when_all_is_settled_or_something_is_stuck(
+def test_waiting_ends_when_everything_is_stable_or_something_is_stuck(
     looks: list[tuple[float, list[Missing]]], settle: float, tolerate: bool, end: float | None
 ) -> None:
     waiting = End(Wanted(tolerate_unhealthy=tolerate), settle)
@@ -219,10 +219,8 @@ def test_waiting_ends_when_all_is_settled_or_something_is_stuck(
         (4, "running", 0),
     ],
 )
-def test_a_container_that_failed_is_given_the_time_to_be_started_again(
-    restarts: int, state: str, seconds: float
-) -> None:
-    """The API server was away, the feature discovery ended, and kubelet starts it again after its usual pause."""
+def test_a_failed_container_gets_the_time_to_be_restarted(restarts: int, state: str, seconds: float) -> None:
+    """After an API server outage, the kubelet restarts the feature discovery after its usual back-off."""
     status = {"name": "gfd", "ready": False, "restartCount": restarts, "state": {state: {"exitCode": 1}}}
     init = {"name": "first", "ready": True, "restartCount": 9, "state": {"terminated": {"exitCode": 0}}}
     pod = {"metadata": {"name": "a"}, "status": {"initContainerStatuses": [init], "containerStatuses": [status]}}

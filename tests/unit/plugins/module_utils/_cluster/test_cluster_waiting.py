@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.waiting import StuckFor, until, until_gone
 
 
-def test_only_what_lasts_without_a_break_is_stuck() -> None:
+def test_only_a_problem_that_lasts_without_a_break_counts_as_stuck() -> None:
     stuck = StuckFor(60)
     assert not stuck.exceeded(["image"], 0)
     assert not stuck.exceeded([], 30)
@@ -16,7 +16,7 @@ def test_only_what_lasts_without_a_break_is_stuck() -> None:
     assert stuck.exceeded(["image"], 121)
 
 
-def test_another_process_continues_where_one_has_ended() -> None:
+def test_another_process_continues_the_wait() -> None:
     first = StuckFor(60)
     assert not first.exceeded(["image"], 0)
     assert StuckFor(60, first.since).exceeded(["image"], 60)
@@ -30,7 +30,7 @@ def test_another_process_continues_where_one_has_ended() -> None:
         ([["a"], ["a", "b"], []], 60, [], 3),
     ],
 )
-def test_it_looks_until_all_is_gone_or_the_time_is_over(
+def test_it_checks_until_nothing_is_missing_or_the_time_is_over(
     left: list[list[str]], timeout: float, expected: list[str], looks: int
 ) -> None:
     rest = iter(left)
@@ -38,7 +38,7 @@ def test_it_looks_until_all_is_gone_or_the_time_is_over(
     assert len(list(rest)) == len(left) - looks
 
 
-def test_time_in_which_nothing_can_be_seen_does_not_count() -> None:
+def test_time_during_an_outage_does_not_count() -> None:
     looks: list[int] = []
     until(lambda: looks.append(1), lambda _found: False, 60, lambda: 60 if len(looks) == 3 else 0)
     assert len(looks) == 3
@@ -51,7 +51,7 @@ def test_time_in_which_nothing_can_be_seen_does_not_count() -> None:
         (2.0, [(0, 2), (10, 2), (60, 3), (600, 5)]),
     ],
 )
-def test_the_longer_it_waits_the_less_it_asks(
+def test_checks_become_less_frequent_over_time(
     first: float, expected: list[tuple[float, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     naps: list[tuple[float, float]] = []
@@ -68,6 +68,6 @@ def test_the_longer_it_waits_the_less_it_asks(
         assert next(nap for began, nap in naps if began >= after) == pytest.approx(pause, abs=0.3)
 
 
-def test_what_was_found_last_is_returned() -> None:
+def test_the_last_result_is_returned() -> None:
     numbers = iter(range(9))
     assert until(lambda: next(numbers), lambda number: number == 2, 60) == 2

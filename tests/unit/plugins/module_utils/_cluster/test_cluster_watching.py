@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Watches against a server that streams, breaks off, lies or says nothing."""
+"""Watches of servers that stream, disconnect, send invalid data or hang."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def hang(stream: EventStream) -> None:
 
 @dataclass
 class Script:
-    """``pods`` is what lists show at version 10; ``streams`` are the answers to watches, the last one is repeated."""
+    """Lists return ``pods`` at version 10; ``streams`` are the responses to watches, the last of which is repeated."""
 
     kubeconfig: Path = Path()
     pods: list[str] = field(default_factory=lambda: ["a"])
@@ -104,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def log_message(self, *_args: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def eventually(watch: Watch, wanted: list[str]) -> list[str]:
     return found
 
 
-def test_a_list_is_read_once_and_kept_current_by_events(script: Script) -> None:
+def test_a_list_is_read_once_and_updated_by_events(script: Script) -> None:
     script.streams = [
         [
             event("ADDED", pod("c"), 11),
@@ -152,7 +152,7 @@ def test_a_list_is_read_once_and_kept_current_by_events(script: Script) -> None:
 
 
 @pytest.mark.parametrize("last", [end, lambda _stream: None], ids=["ends", "is cut"])
-def test_a_stream_that_is_over_is_resumed_from_where_it_was(script: Script, last: Step) -> None:
+def test_an_ended_stream_is_resumed_at_its_last_version(script: Script, last: Step) -> None:
     script.streams = [[event("ADDED", pod("b"), 15), last], [event("BOOKMARK", {}, 17), last], [hang]]
     with script.watch() as watch:
         assert eventually(watch, ["a", "b"]) == ["a", "b"]
@@ -184,7 +184,7 @@ DAMAGES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_whatever_becomes_of_the_stream_what_is_there_is_seen(
+def test_after_any_failure_of_the_stream_the_current_objects_are_returned(
     script: Script, monkeypatch: pytest.MonkeyPatch, damage: str
 ) -> None:
     monkeypatch.setattr(watching, "_LARGEST_EVENT", 10_000)
@@ -197,11 +197,11 @@ def test_whatever_becomes_of_the_stream_what_is_there_is_seen(
         for _each in range(6):
             names(watch)
             watch.wait(0.1)
-    # Each of a few attempts costs one more request than a list does, and then it is left alone.
+    # After a few attempts, each of which costs one request more than a list, watching is given up.
     assert len(script.versions) == 3
 
 
-def test_after_one_damage_the_list_is_read_and_watched_again(script: Script) -> None:
+def test_after_a_single_failure_the_list_is_read_and_watched_again(script: Script) -> None:
     script.streams = [DAMAGES["the version is too old"], [event("ADDED", pod("c"), 30), hang]]
     with script.watch() as watch:
         assert names(watch) == ["a"]
@@ -211,7 +211,7 @@ def test_after_one_damage_the_list_is_read_and_watched_again(script: Script) -> 
     assert (script.lists, script.versions) == (2, ["10", "10"])
 
 
-def test_a_stream_that_outlives_its_end_is_given_up(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_outlives_its_timeout_is_closed(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "_DURATION", 0)
     monkeypatch.setattr(watching, "_LATE", 0.3)
     with script.watch() as watch:
@@ -233,7 +233,7 @@ def test_lists_of_several_kinds_wake_the_same_wait(script: Script) -> None:
         assert sorted([*names(watch), *names(watch, fieldSelector="x=y")]) == ["a", "a", "b"]
 
 
-def test_what_comes_along_with_the_header_ends_a_wait(script: Script) -> None:
+def test_events_received_with_the_response_header_end_a_wait(script: Script) -> None:
     thing = {"metadata": {"name": "b", "namespace": "team", "resourceVersion": "11"}}
     line = json.dumps({"type": "ADDED", "object": thing}).encode() + b"\n"
 
@@ -251,7 +251,9 @@ def test_what_comes_along_with_the_header_ends_a_wait(script: Script) -> None:
 
 
 @pytest.mark.parametrize("part", [b"", b"x"], ids=["no header", "a header byte by byte"])
-def test_a_stream_that_is_held_back_is_tried_once(script: Script, monkeypatch: pytest.MonkeyPatch, part: bytes) -> None:
+def test_a_stream_that_is_buffered_on_the_way_is_tried_once(
+    script: Script, monkeypatch: pytest.MonkeyPatch, part: bytes
+) -> None:
     monkeypatch.setattr(client, "_SHORTEST_TRY", 0.5)
     monkeypatch.setattr(watching, "_SLOW", 0.4)
 
@@ -270,7 +272,7 @@ def test_a_stream_that_is_held_back_is_tried_once(script: Script, monkeypatch: p
     assert script.versions == ["10"]
 
 
-def test_what_this_process_has_changed_is_listed(script: Script) -> None:
+def test_own_changes_are_read_from_a_list(script: Script) -> None:
     with script.watch() as watch:
         names(watch)
         watch.wait(0.05)
@@ -289,13 +291,13 @@ def test_no_connection_and_no_thread_is_left(script: Script) -> None:
             [stream] = [listing.stream for listing in watch._listings.values()]
             raise KeyboardInterrupt
         assert stream is not None and stream.fileno() == -1
-        # One is the server's, which has noticed by then.
+        # One thread is the server's, which ends after the disconnect.
         assert threading.active_count() <= before + 1
         gc.collect()
     assert not [each for each in caught if "socket" in str(each.message)]
 
 
-def test_what_has_not_been_confirmed_for_long_is_no_verdict(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_was_not_confirmed_for_long_is_read_again(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_LONGEST_PAUSE", 0.2)
     looks: list[list[str]] = []
     with script.watch() as watch:
@@ -303,7 +305,7 @@ def test_what_has_not_been_confirmed_for_long_is_no_verdict(script: Script, monk
         def look() -> list[str]:
             looks.append(names(watch))
             if len(looks) == 3:
-                # Said by nobody: the stream hangs.
+                # No event reports this change, because the stream hangs.
                 script.pods = ["b"]
             return looks[-1]
 
@@ -311,7 +313,7 @@ def test_what_has_not_been_confirmed_for_long_is_no_verdict(script: Script, monk
     assert looks[-2] == ["a"] and script.lists == 2
 
 
-def test_a_wait_that_ends_at_the_first_look_costs_one_list(script: Script) -> None:
+def test_a_wait_that_ends_at_the_first_check_costs_one_list(script: Script) -> None:
     with script.watch() as watch:
         assert until(lambda: names(watch), bool, 60, watch=watch) == ["a"]
     assert (script.lists, script.versions) == (1, [])
@@ -325,7 +327,9 @@ LINES = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b""
 
 
 @given(LINES, st.lists(st.integers(0, 200)), st.lists(st.integers(0, 400)))
-def test_lines_are_the_same_however_they_are_cut(lines: list[bytes], chunks: list[int], parts: list[int]) -> None:
+def test_lines_do_not_depend_on_how_the_stream_is_split(
+    lines: list[bytes], chunks: list[int], parts: list[int]
+) -> None:
     def cut(data: bytes, places: list[int]) -> list[bytes]:
         ends = sorted({min(place, len(data)) for place in places} | {0, len(data)})
         return [data[first:last] for first, last in zip(ends, ends[1:])]

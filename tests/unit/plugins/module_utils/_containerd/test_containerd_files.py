@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import tomllib
-from ansible_collections.gpulab.kubernetes.plugins.filter.to_toml import to_toml
+from ansible_collections.gpulab.kubernetes.plugins.filter.containerd import to_toml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._containerd import files as reader
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from hypothesis import assume, example, given
@@ -40,7 +40,7 @@ BASE, DROP_INS = "/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml"
         ('imports = ["/a", "never\nends"]', ["/a"]),
     ],
 )
-def test_import_patterns(text: str, patterns: list[str]) -> None:
+def test_import_patterns_of_a_configuration_are_read(text: str, patterns: list[str]) -> None:
     assert reader.import_patterns(text) == patterns
 
 
@@ -53,14 +53,14 @@ _VALUES = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=6) | st.just("x"), _VALUES), st.lists(st.text(max_size=12)), _VALUES)
 @example({"": "'''"}, ['"', "\\", "\n", "#", "]"], {"imports": ["no"]})
-def test_tomllib_finds_the_same(before: dict[str, Any], imports: list[str], after: Any) -> None:
+def test_imports_are_the_same_as_tomllibs(before: dict[str, Any], imports: list[str], after: Any) -> None:
     tables = {key: value for key, value in before.items() if key != "imports"}
     text = to_toml({**tables, "imports": imports, "zz": after})
     assert reader.import_patterns(text) == tomllib.loads(text)["imports"] == imports
 
 
 @given(st.text() | st.binary().map(lambda data: data.decode("utf-8", "surrogateescape")))
-def test_any_text_has_a_result(text: str) -> None:
+def test_any_text_is_read_without_an_error(text: str) -> None:
     assert all(isinstance(pattern, str) for pattern in reader.import_patterns(text))
     assert reader.import_patterns("imports = ['/a']\n" + text)[:1] == ["/a"]
     reader.masked(text)
@@ -77,7 +77,7 @@ def test_garbage_is_read_in_linear_time(unit: str) -> None:
     assert time.process_time() - begun < 10
 
 
-def test_passwords_are_masked_and_nothing_else() -> None:
+def test_only_passwords_are_masked() -> None:
     text = """
 [plugins."cri".registry.configs."r.example:5000".auth]
   username = "me"
@@ -98,7 +98,7 @@ password_file = "/etc/x"
     assert before == after
 
 
-# Each form has one place for a secret.
+# Each form contains one secret.
 FORMS = [
     "password = {}",
     "[a]\n  'password'={} # note",
@@ -116,7 +116,7 @@ FORMS = [
     "secret_access_key = {}",
 ]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=_-!?&%()<>;: "
-# Never in what surrounds it.
+# The marker § does not occur elsewhere in these texts.
 SECRETS = st.text(st.sampled_from(_LETTERS), min_size=8, max_size=40).map(lambda text: f"§{text}§")
 STRINGS: dict[str, Callable[[str], str]] = {
     "basic": lambda secret: '"' + secret.replace("§", "\\u00a7") + '"',
@@ -153,7 +153,7 @@ def test_no_secret_of_a_damaged_text_is_shown(form: str, string: str, secret: st
         try:
             tomllib.loads(damaged)
         except ValueError:
-            # It may have lost what made it a secret; a key that is none any more is not the reader's fault.
+            # The damage may have removed what identifies the secret; a key that was destroyed can't be recognized.
             if "version = 3\n" in damaged and damaged[cut:] == text[cut:]:
                 assert not shown_pieces(secret, reader.masked(damaged))
 
@@ -173,7 +173,7 @@ def test_no_secret_of_a_damaged_text_is_shown(form: str, string: str, secret: st
         ("/usr/bin/nvidia-container-runtime", "/usr/bin/nvidia-container-runtime"),
     ],
 )
-def test_users_in_addresses_and_headers_in_strings_are_masked(value: str, shown: str) -> None:
+def test_users_in_urls_and_authorization_headers_are_masked(value: str, shown: str) -> None:
     for quoted in (f'"{value}"', f"'{value}'", f'"""{value}"""', f"'''{value}'''"):
         masked = reader.masked(
             f"x = [{quoted}]\n[a.{quoted.replace(chr(34) * 3, chr(34))}]\n"
@@ -187,7 +187,7 @@ def test_users_in_addresses_and_headers_in_strings_are_masked(value: str, shown:
 
 
 @given(st.dictionaries(st.text(max_size=6), _VALUES))
-def test_what_is_no_secret_stays(tables: dict[str, Any]) -> None:
+def test_texts_without_a_secret_stay_as_they_are(tables: dict[str, Any]) -> None:
     text = to_toml({"a": tables, "b": [tables]})
     assume(not re.search("secret|pass|token|auth|header|credential|key|basic|bearer|@", text, re.IGNORECASE))
     assert tomllib.loads(reader.masked(text)) == tomllib.loads(text)
@@ -209,7 +209,7 @@ def test_what_is_no_secret_stays(tables: dict[str, Any]) -> None:
         "password\n'S3CRET'",
     ],
 )
-def test_what_follows_damage_is_left_out(damage: str) -> None:
+def test_text_after_damage_is_omitted(damage: str) -> None:
     masked = reader.masked(f"version = 3\nimports = ['/a']\n{damage}\nlast = 1\n")
     assert "S3" not in masked and "CRET" not in masked
     assert masked.startswith("version = 3\nimports = ['/a']\n") and reader.import_patterns(masked) == ["/a"]
@@ -225,7 +225,7 @@ def test_what_follows_damage_is_left_out(damage: str) -> None:
         ("no such host https://me:S3CRET@r.example", "no such host https://********@r.example"),
     ],
 )
-def test_lines_that_containerd_quotes_in_an_error_are_masked(message: str, shown: str) -> None:
+def test_lines_quoted_in_containerds_errors_are_masked(message: str, shown: str) -> None:
     assert reader.masked_error(message) == shown
 
 
@@ -248,10 +248,10 @@ def root(tmp_path: Path) -> Root:
     return Root(tmp_path)
 
 
-def test_files_come_in_the_order_of_their_effect(root: Root) -> None:
+def test_files_are_returned_in_order_of_precedence(root: Root) -> None:
     root.write(BASE, f"imports = ['{DROP_INS}', 'extra/late.toml']\n")
     root.write("/etc/containerd/conf.d/99-nvidia.toml", "version = 3")
-    # It imports itself and the base in a circle, and a file that comes after those that the base names.
+    # It imports itself and the base file, and a file after those that the base file imports.
     root.write("/etc/containerd/conf.d/50-a.toml", f"imports = ['{DROP_INS}', '../config.toml', '/srv/last.toml']")
     root.write("/etc/containerd/conf.d/.hidden.toml", "")
     root.write("/etc/containerd/conf.d/no.toml.bak", "")
@@ -267,19 +267,19 @@ def test_files_come_in_the_order_of_their_effect(root: Root) -> None:
     ]
 
 
-def test_drop_ins_that_the_base_does_not_import(root: Root) -> None:
+def test_drop_ins_without_an_import_in_the_base_file_are_marked(root: Root) -> None:
     root.write(BASE, "version = 2\n# imports = ['/etc/containerd/conf.d/*.toml']\n")
     root.write("/etc/containerd/conf.d/99-nvidia.toml", "version = 2")
     assert root.files() == [("config.toml", True), ("conf.d/99-nvidia.toml", False)]
 
 
-def test_host_without_configuration(root: Root) -> None:
+def test_a_host_without_configuration_has_no_files(root: Root) -> None:
     assert root.files() == []
     root.write("/etc/containerd/conf.d/99-nvidia.toml", "version = 2")
     assert root.files() == [("conf.d/99-nvidia.toml", False)]
 
 
-def test_file_that_is_imported_by_name_and_is_not_there(root: Root) -> None:
+def test_a_missing_file_imported_by_name_has_no_text(root: Root) -> None:
     root.write(BASE, "imports = ['gone.toml', '/none/*.toml']")
     found = reader.config_files(str(root.root), BASE, DROP_INS)
     assert [(file["path"], file["text"]) for file in found][1:] == [("/etc/containerd/gone.toml", None)]
@@ -295,8 +295,8 @@ def test_file_that_is_imported_by_name_and_is_not_there(root: Root) -> None:
         ("x/*", []),
     ],
 )
-def test_patterns_are_those_of_go(root: Root, pattern: str, names: list[str]) -> None:
-    # Without an asterisk a pattern is a name, so [ab]?.toml is a file that does not exist.
+def test_import_patterns_match_like_in_go(root: Root, pattern: str, names: list[str]) -> None:
+    # containerd takes a pattern without an asterisk as a file name, so [ab]?.toml does not exist.
     root.write(BASE, f"imports = ['conf.d/{pattern}']")
     for name in ("a.toml", "b1.toml", "b2.toml"):
         root.write(f"/etc/containerd/conf.d/{name}", "")
@@ -312,12 +312,12 @@ def test_drop_ins_are_sorted_by_name(root: Root) -> None:
     assert root.files()[1:] == [(name, True) for name in names]
 
 
-def test_bytes_that_are_not_utf8_are_shown(root: Root) -> None:
+def test_invalid_utf8_is_replaced(root: Root) -> None:
     root.write(BASE, b"root = 'caf\xe9'\nversion = 2\n")
     assert reader.config_files(str(root.root), BASE, DROP_INS)[0]["text"] == "root = 'caf\ufffd'\nversion = 2\n"
 
 
-def test_file_that_can_not_be_read(root: Root) -> None:
+def test_an_unreadable_file_is_an_error(root: Root) -> None:
     root.write(BASE, "imports = ['loop.toml']")
     (root.root / "etc/containerd/loop.toml").symlink_to("loop.toml")
     with pytest.raises(DomainError, match="Too many levels"):

@@ -8,7 +8,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._docker.logs imp
 
 LIMITS = {"max-size": "100m", "max-file": "3"}
 LIMITED = ("json-file", "local")
-# One option of each driver's own, with what it needs.
+# An option of each driver, with the options that the driver requires.
 OWN = {
     "json-file": {"compress": "true"},
     "local": {"compress": "true"},
@@ -23,13 +23,13 @@ OWN = {
 
 
 @pytest.mark.parametrize("name", [*OWN, "none", "vendor/plugin:1"])
-def test_limits_are_left_out_for_drivers_without_a_file(name: str) -> None:
+def test_limits_are_omitted_for_drivers_without_a_file(name: str) -> None:
     options = {**LIMITS, "env": "A"}
     assert supported_options(name, options) == (options if name in LIMITED else {"env": "A"})
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_each_driver_takes_its_own_options_and_no_others(name: str) -> None:
+def test_each_driver_accepts_its_own_options_only(name: str) -> None:
     common = {"mode": "non-blocking", "max-buffer-size": "4m", "cache-disabled": "true", "cache-max-size": "1m"}
     assert list(problems(name, {**OWN[name], **common})) == []
     wrong = list(problems(name, {**OWN[name], **LIMITS}))
@@ -39,7 +39,7 @@ def test_each_driver_takes_its_own_options_and_no_others(name: str) -> None:
     ]
 
 
-def test_a_driver_without_options_is_not_checked() -> None:
+def test_a_driver_without_known_options_is_not_checked() -> None:
     assert (
         list(problems("gelf", {})) == list(problems("none", LIMITS)) == list(problems("vendor/plugin:1", LIMITS)) == []
     )

@@ -25,13 +25,13 @@ WANTED = {
 }
 
 
-def test_into_nothing() -> None:
+def test_settings_are_merged_into_an_empty_file() -> None:
     merged = docker.merge({}, WANTED, replace=False)
     assert (merged.values, merged.contradictions) == (WANTED, [])
     assert merged.keys == ["default-runtime", "runtimes", "exec-opts"]
 
 
-def test_beside_others() -> None:
+def test_unmanaged_settings_are_kept() -> None:
     before = {
         "log-opts": {"max-size": "16m"},
         "runtimes": {"crun": {"path": "crun"}},
@@ -61,7 +61,7 @@ def test_beside_others() -> None:
         ({"exec-opts": ["native.cgroupdriver=cgroupfs"]}, "exec-opts", "native.cgroupdriver=cgroupfs"),
     ],
 )
-def test_what_somebody_set_otherwise(before: dict[str, Any], key: str, present: Any) -> None:
+def test_a_different_value_is_reported_or_replaced(before: dict[str, Any], key: str, present: Any) -> None:
     kept = docker.merge(before, WANTED, replace=False)
     assert [one[:2] for one in kept.contradictions] == [(key, present)]
     assert key not in kept.keys
@@ -69,7 +69,7 @@ def test_what_somebody_set_otherwise(before: dict[str, Any], key: str, present: 
     assert replaced.values == WANTED and not replaced.contradictions
 
 
-def test_other_values_of_one_name_are_replaced_where_the_first_stood() -> None:
+def test_other_values_of_an_option_are_replaced_in_place() -> None:
     before = {"exec-opts": ["a=1", "native.cgroupdriver=cgroupfs", "b", "native.cgroupdriver=x"]}
     after = docker.merge(before, WANTED, replace=True).values["exec-opts"]
     assert after == ["a=1", "native.cgroupdriver=systemd", "b"]
@@ -90,14 +90,14 @@ def test_other_values_of_one_name_are_replaced_where_the_first_stood() -> None:
         ({"debug": None}, {"live-restore": None}, True),
     ],
 )
-def test_sameness(before: dict[str, Any], wanted: dict[str, Any], same: bool) -> None:
+def test_equivalent_values_are_not_a_change(before: dict[str, Any], wanted: dict[str, Any], same: bool) -> None:
     merged = docker.merge(before, wanted, replace=False)
     assert (not merged.contradictions) is same
     assert merged.keys == [] and merged.values == before
 
 
 @pytest.mark.parametrize("text", ["", " \n", "{}", "\ufeff{}\r\n"])
-def test_file_without_settings(text: str) -> None:
+def test_a_file_without_settings_is_empty(text: str) -> None:
     assert docker.read_daemon(text) == {}
 
 
@@ -117,12 +117,12 @@ def test_file_without_settings(text: str) -> None:
         ("\u00a0", "not valid JSON"),
     ],
 )
-def test_what_docker_would_not_read(text: str, words: str) -> None:
+def test_a_file_that_docker_would_refuse_is_an_error(text: str, words: str) -> None:
     with pytest.raises(DomainError, match=words):
         docker.read_daemon(text)
 
 
-def test_facts() -> None:
+def test_facts_are_derived_from_the_settings() -> None:
     assert docker.facts({**WANTED, "data-root": "/data"}) == {
         "default_runtime": "nvidia",
         "runtimes": {"nvidia": "/usr/bin/nvidia-container-runtime"},
@@ -150,7 +150,7 @@ _OBJECTS = st.dictionaries(st.text("ab.=", max_size=2) | st.sampled_from(["runti
 
 
 @given(_OBJECTS, st.sampled_from(["", '{\n\t"', "\ufeff"]))
-def test_what_is_written_is_read_again(values: dict[str, Any], before: str) -> None:
+def test_written_settings_can_be_read_back(values: dict[str, Any], before: str) -> None:
     text = docker.written(values, before)
     again = docker.read_daemon(text)
     assert json.dumps(again) == json.dumps(values)
@@ -158,7 +158,7 @@ def test_what_is_written_is_read_again(values: dict[str, Any], before: str) -> N
 
 
 @given(_OBJECTS, _OBJECTS)
-def test_nothing_of_others_is_lost(before: dict[str, Any], wanted: dict[str, Any]) -> None:
+def test_no_unmanaged_setting_is_lost(before: dict[str, Any], wanted: dict[str, Any]) -> None:
     kept = docker.merge(before, wanted, replace=False)
     for key, value in before.items():
         after = kept.values[key]
@@ -171,7 +171,7 @@ def test_nothing_of_others_is_lost(before: dict[str, Any], wanted: dict[str, Any
     replaced = docker.merge(before, wanted, replace=True)
     assert replaced.contradictions == []
     assert before.keys() <= replaced.values.keys()
-    # One list may not want two values of one option.
+    # A list can't hold two values of one option.
     if "=" not in json.dumps(wanted):
         again = docker.merge(replaced.values, wanted, replace=False)
         assert (again.keys, again.contradictions) == ([], [])
@@ -209,7 +209,7 @@ def captures() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.skipif(not INDEX.exists(), reason="GPULAB_CAPTURES names no directory of captures")
 @pytest.mark.parametrize(("file", "said"), captures())
-def test_captured_configuration(file: str, said: dict[str, Any]) -> None:
+def test_captured_configurations_are_read(file: str, said: dict[str, Any]) -> None:
     text = (CAPTURES / file).read_text(encoding="utf-8")
     if not said["valid_json"]:
         with pytest.raises(DomainError):
@@ -233,5 +233,5 @@ def test_captured_configuration(file: str, said: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("plugins", [True, 7, "buildx", {"Name": "buildx"}, [["buildx"]]])
-def test_plugins_that_are_no_list_are_none(plugins: Any) -> None:
+def test_an_invalid_list_of_plugins_counts_as_empty(plugins: Any) -> None:
     assert engine.read_info(json.dumps({"ClientInfo": {"Plugins": plugins}}))["plugins"] == []

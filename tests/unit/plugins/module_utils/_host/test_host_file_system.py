@@ -29,9 +29,9 @@ short line
         ("/mnt", ("/mnt", "/dev/sdc1", "xfs", [])),
     ],
 )
-def test_the_file_system_of_a_path(path: str, expected: tuple[Any, ...]) -> None:
+def test_the_file_system_of_a_path_is_found(path: str, expected: tuple[Any, ...]) -> None:
     assert mount_of(MOUNTS, path) == Mount(*expected)
 
 
-def test_without_mounts_it_is_unknown() -> None:
+def test_without_mounts_the_file_system_is_unknown() -> None:
     assert mount_of("", "/srv") == Mount("/", "unknown", "unknown", [])

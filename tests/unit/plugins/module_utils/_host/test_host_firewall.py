@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 PORTS = ["22/tcp", "6443/tcp", "10250/tcp", "8472/udp"]
 
-# ufw 0.36 on Ubuntu 24.04 with `ufw allow 22` and `ufw allow 6443/tcp`, shortened to the path of a new connection.
+# ufw 0.36 on Ubuntu 24.04 with `ufw allow 22` and `ufw allow 6443/tcp`, reduced to the rules for new connections.
 UFW = """\
 *filter
 :INPUT DROP [0:0]
@@ -58,7 +58,8 @@ COMMIT
 COMMIT
 """
 
-# A node of a running cluster: kube-proxy's and flannel's chains, some of which drop what is marked or has no endpoint.
+# A node of a running cluster: chains of kube-proxy and flannel, some of which drop marked packets or services without
+# endpoints.
 KUBERNETES = """\
 *filter
 :INPUT ACCEPT [0:0]
@@ -95,10 +96,10 @@ def blocked(text: str) -> list[str]:
         (iptables("-m conntrack --ctstate NEW -j ACCEPT", "-j DROP"), []),
         (iptables("-p tcp -m tcp --dport 6443 -j REJECT --reject-with icmp-port-unreachable"), ["6443/tcp"]),
         (iptables("-p udp -j DROP"), ["8472/udp"]),
-        # Who may come in is not known, so it may be the other nodes.
+        # The rule accepts an unknown source, which may be the other nodes.
         (iptables("-s 10.0.0.0/8 -j ACCEPT", policy="DROP"), []),
         (iptables("-i eth1 -p tcp -m tcp --dport 6443 -j ACCEPT", policy="DROP"), ["22/tcp", "10250/tcp", "8472/udp"]),
-        # Who is kept out is not known either.
+        # The rule drops an unknown source, which may not be a node.
         (iptables("-s 203.0.113.7/32 -j DROP", "! -i eth0 -j DROP"), []),
         (iptables("-i docker0 -j ACCEPT", "-m conntrack --ctstatus DNAT -j ACCEPT", policy="DROP"), PORTS),
         (iptables("-p tcp -m tcp --dport 1:1023 -j RETURN", "-j DROP"), PORTS[1:]),
@@ -112,7 +113,7 @@ def blocked(text: str) -> list[str]:
         ('*filter\n:INPUT ACCEPT\n-A INPUT -m comment --comment "unbalanced -j DROP\n', []),
     ],
 )
-def test_iptables(text: str, ports: list[str]) -> None:
+def test_blocked_ports_are_found_in_iptables_rules(text: str, ports: list[str]) -> None:
     assert blocked(text) == ports
 
 
@@ -135,7 +136,7 @@ COMMIT
 @pytest.mark.parametrize(
     ("rule", "fits"),
     [
-        # Accepts that no new connection of a node fits.
+        # Rules that match no new connection of a node.
         ("-p udp -m udp --sport 123", False),
         ("-p tcp -m multiport --sports 53,67:68", False),
         ("-p udp -m multiport --ports 53,123", False),
@@ -155,7 +156,7 @@ COMMIT
         ("-p tcp -m tcp --tcp-flags ACK ACK", False),
         ("! -p udp ! -p tcp", False),
         ("-p esp", False),
-        # Those that it fits.
+        # Rules that match.
         ("-p 17 -m udp --dport 8472", True),
         ("-p udp -m udp --sport 1024:65535 --dport 8472", True),
         ("-p all", True),
@@ -163,7 +164,7 @@ COMMIT
         ("! -p icmp", True),
         ("-m addrtype --dst-type LOCAL", True),
         ("! -i lo", True),
-        # Those of which that is not known, so that neither an accept nor a drop is sure.
+        # Rules that may match, so that neither an accept nor a drop is certain.
         ("-s 10.0.0.0/8", None),
         ("-i eth1", None),
         ("-m set --match-set nodes src", None),
@@ -173,7 +174,7 @@ COMMIT
         ("! -s 203.0.113.0/24", None),
     ],
 )
-def test_whether_a_rule_fits_a_new_connection(rule: str, fits: bool | None) -> None:
+def test_whether_an_iptables_rule_matches_a_new_connection_is_known(rule: str, fits: bool | None) -> None:
     accepts = not read_iptables(iptables(f"{rule} -j ACCEPT", "-j DROP")).blocks("8472/udp")
     drops = read_iptables(iptables(f"{rule} -j DROP")).blocks("8472/udp")
     assert (accepts, drops) == {True: (True, True), False: (False, False), None: (True, False)}[fits]
@@ -194,7 +195,7 @@ def test_whether_a_rule_fits_a_new_connection(rule: str, fits: bool | None) -> N
         ("eth0", ["-i eth0 -j lan", "-i eth1 -j ACCEPT", "-j DROP"], True),
     ],
 )
-def test_rules_for_interfaces(interface: str, rules: list[str], blocks: bool) -> None:
+def test_rules_for_an_interface_only_apply_to_that_interface(interface: str, rules: list[str], blocks: bool) -> None:
     assert read_iptables(iptables(*rules)).blocks("6443/tcp", interface) == blocks
 
 
@@ -253,14 +254,16 @@ REJECT = "-A FORWARD -j REJECT --reject-with icmp-host-prohibited"
         (["-A FORWARD -m addrtype --dst-type LOCAL -j ACCEPT", REJECT], VXLAN, True),
     ],
 )
-def test_whether_packets_of_pods_are_forwarded(rules: list[str], interfaces: list[str], rejects: bool) -> None:
+def test_whether_iptables_forwards_packets_of_pods_is_known(
+    rules: list[str], interfaces: list[str], rejects: bool
+) -> None:
     for policy in ("ACCEPT", "DROP"):
         found = read_iptables("\n".join(["*filter", f":FORWARD {policy} [0:0]", *rules, "COMMIT", ""]))
         assert found.rejects_pods(PODS, interfaces) == ("FORWARD" if rejects else "")
     assert found.rejects_pods("not a network", interfaces) == ""
 
 
-def test_firewall_of_oracles_images() -> None:
+def test_the_firewall_of_oracles_images_blocks_the_cluster() -> None:
     found = read_iptables(ORACLE)
     assert [port for port in PORTS if found.blocks(port)] == PORTS[1:]
     assert found.rejects_pods(PODS, VXLAN) == "FORWARD"
@@ -356,7 +359,9 @@ TYPE = {"fib": {"result": "type", "flags": "daddr"}}
         ),
     ],
 )
-def test_whether_a_rule_of_nftables_fits_a_new_connection(expression: dict[str, Any], fits: bool | None) -> None:
+def test_whether_an_nftables_rule_matches_a_new_connection_is_known(
+    expression: dict[str, Any], fits: bool | None
+) -> None:
     accepts = not read_nft(table([INPUT], [rule(expression, {"accept": None})])).blocks("8472/udp")
     drops = read_nft(table([OPEN], [rule(expression, {"drop": None})])).blocks("8472/udp")
     assert (accepts, drops) == {True: (True, True), False: (False, False), None: (True, False)}[fits]
@@ -379,7 +384,7 @@ TRUSTED = rule(payload("saddr", {"prefix": {"addr": "10.244.0.0", "len": 16}}), 
     [
         (FORWARD, [], True),
         ({**FORWARD, "policy": "accept"}, [], False),
-        # iptables' own table, in which flannel's rules come before the policy.
+        # The table of iptables, in which flannel's rules precede the policy.
         ({**FORWARD, "family": "ip", "table": "filter"}, [], False),
         ({**FORWARD, "family": "ip", "table": "mine"}, [], True),
         ({**FORWARD, "table": "mine"}, [], True),
@@ -389,7 +394,7 @@ TRUSTED = rule(payload("saddr", {"prefix": {"addr": "10.244.0.0", "len": 16}}), 
         (FORWARD, [rule(meta("iifname", "docker0"), {"accept": None}, chain="forward")], True),
     ],
 )
-def test_whether_nftables_forwards_packets_of_pods(
+def test_whether_nftables_forwards_packets_of_pods_is_known(
     chain: dict[str, Any], rules: list[dict[str, Any]], rejects: bool
 ) -> None:
     assert read_nft(table([chain], rules)).rejects_pods(PODS, VXLAN) == ("forward" if rejects else "")
@@ -416,7 +421,7 @@ FLOOD = {"op": "add", "elem": {"payload": {"protocol": "ip", "field": "saddr"}},
         LIMIT,
     ],
 )
-def test_a_statement_that_may_narrow_a_rule_gives_the_benefit_of_the_doubt(statement: Any) -> None:
+def test_a_rule_with_an_uncertain_condition_does_not_block(statement: Any) -> None:
     for rules in ([rule(NEW, statement, {"drop": None})], [rule(statement, {"jump": {"target": "mine"}})]):
         text = table([OPEN], [*rules, rule({"drop": None}, chain="mine")])
         assert [port for port in PORTS if read_nft(text).blocks(port)] == []
@@ -433,7 +438,7 @@ def test_a_statement_that_may_narrow_a_rule_gives_the_benefit_of_the_doubt(state
         {"notrack": None},
     ],
 )
-def test_a_statement_that_narrows_nothing_does_not_keep_a_rule_from_blocking(statement: dict[str, Any]) -> None:
+def test_a_rule_with_a_condition_that_always_matches_blocks(statement: dict[str, Any]) -> None:
     assert read_nft(table([OPEN], [rule(statement, {"drop": None})])).blocks("22/tcp")
     assert read_nft(table([INPUT], [rule(statement)])).blocks("22/tcp")
 
@@ -447,13 +452,13 @@ def test_a_statement_that_narrows_nothing_does_not_keep_a_rule_from_blocking(sta
         {"xt": {"type": "target", "name": "NFQUEUE"}},
     ],
 )
-def test_what_a_program_decides_is_not_blocked(statement: dict[str, Any]) -> None:
+def test_a_rule_that_leaves_the_decision_to_a_program_does_not_block(statement: dict[str, Any]) -> None:
     assert not read_nft(table([INPUT], [rule(statement)])).blocks("22/tcp")
     assert read_nft(table([INPUT], [rule(dport(6443), statement)])).blocks("22/tcp")
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"nftables": ' + "[" * 100_000 + "]" * 100_000 + "}"])
-def test_a_list_that_is_nested_too_deeply_says_nothing(text: str) -> None:
+def test_a_list_that_is_nested_too_deeply_is_ignored(text: str) -> None:
     assert read_nft(text).chains == {} and nft_tables(text, iptables_too=True) == []
 
 
@@ -509,12 +514,12 @@ def test_a_list_that_is_nested_too_deeply_says_nothing(text: str) -> None:
         ),
     ],
 )
-def test_nft(text: str, ports: list[str]) -> None:
+def test_blocked_ports_are_found_in_nftables_rules(text: str, ports: list[str]) -> None:
     found = read_nft(text)
     assert [port for port in PORTS if found.blocks(port)] == ports
 
 
-def test_tables_that_matter() -> None:
+def test_tables_that_filter_incoming_packets_are_found() -> None:
     def chain(family: str, name: str, hook: str | None = "input") -> dict[str, Any]:
         return {"family": family, "table": name, "name": "c", **({"hook": hook} if hook else {})}
 
@@ -535,7 +540,7 @@ def test_tables_that_matter() -> None:
 
 
 @given(st.text())
-def test_any_text_has_a_result(text: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str) -> None:
     read_iptables(f"*filter\n:INPUT DROP\n-A INPUT {text}").blocks("22/tcp")
     read_nft(text).blocks("22/tcp")
     nft_tables(text, iptables_too=True)
@@ -556,13 +561,13 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_any_expression_has_a_result(expression: Any) -> None:
+def test_any_nftables_expression_is_parsed_without_an_error(expression: Any) -> None:
     text = table([INPUT], [{"chain": "input", "expr": [expression, {"accept": None}]}])
     read_nft(text).blocks("6443/tcp")
 
 
 @pytest.mark.skipif(shutil.which("nft") is None, reason="compares with what nft itself prints")
-def test_ruleset_of_debians_example() -> None:
+def test_the_ruleset_of_debians_example_is_judged() -> None:
     rules = """
     table inet filter {
       chain input {
@@ -587,7 +592,7 @@ def test_ruleset_of_debians_example() -> None:
 
 
 @pytest.mark.parametrize("last", ["-j DROP", ""])
-def test_chains_that_jump_to_others_many_times_are_judged_in_linear_time(last: str) -> None:
+def test_chains_with_many_jumps_are_judged_in_linear_time(last: str) -> None:
     rules = [f"-A c{level} -j c{level + 1}\n" * 9 for level in range(60)]
     text = f"*filter\n:INPUT ACCEPT\n-A INPUT -j c0\n{''.join(rules)}-A c60 {last}\n"
     begun = time.process_time()
@@ -596,20 +601,20 @@ def test_chains_that_jump_to_others_many_times_are_judged_in_linear_time(last: s
 
 
 @pytest.mark.parametrize("policy", ["ACCEPT", "DROP"])
-def test_a_loop_of_chains_ends(policy: str) -> None:
+def test_a_loop_of_chains_is_left(policy: str) -> None:
     loop = "-A a -j a\n-A a -j b\n-A b -g a\n" * 9
     text = f"*filter\n:INPUT {policy}\n-A INPUT -j a\n{loop}"
     assert read_iptables(text).blocks("6443/tcp") == (policy == "DROP")
     assert read_iptables(f"{text}-A INPUT -j DROP\n").blocks("6443/tcp")
 
 
-def test_a_long_way_of_jumps_ends() -> None:
+def test_a_long_sequence_of_jumps_is_followed() -> None:
     jumps = "".join(f"-A c{number} -j c{number + 1}\n" for number in range(5000))
     assert not read_iptables(f"*filter\n:INPUT ACCEPT\n-A INPUT -j c0\n{jumps}-A c5000 -j DROP\n").blocks("22/tcp")
 
 
 def follow(rules: dict[int, list[tuple[str, int, int]]], chain: int, port: int) -> str:
-    """Return the verdict of a chain as the kernel finds it, rule by rule."""
+    """Return the verdict of a chain, evaluated rule by rule like in the kernel."""
     for verb, target, match in rules[chain]:
         if match not in (0, port):
             continue
@@ -629,7 +634,7 @@ RULE = st.tuples(
 
 
 @given(st.lists(st.lists(RULE, max_size=4), min_size=1, max_size=6), st.booleans())
-def test_the_verdict_is_that_of_the_kernel(chains: list[list[tuple[str, int, int]]], drops: bool) -> None:
+def test_the_verdict_is_the_kernels(chains: list[list[tuple[str, int, int]]], drops: bool) -> None:
     rules = dict(enumerate(chains))
     lines = [f"*filter\n:INPUT {'DROP' if drops else 'ACCEPT'} [0:0]"]
     for chain, (verb, target, match) in [(chain, rule) for chain, found in rules.items() for rule in found]:
@@ -645,7 +650,7 @@ LINES = st.lists(st.text(st.sampled_from('-A:* INPUTjaDROP"!,'), max_size=12))
 
 
 @given(LINES)
-def test_any_lines_of_a_table_have_a_result(lines: list[str]) -> None:
+def test_any_lines_of_a_table_are_parsed_without_an_error(lines: list[str]) -> None:
     for start in ("", ":", "-A ", "-A INPUT -j "):
         text = "*filter\n:INPUT ACCEPT\n" + "".join(f"{start}{line}\n" for line in ["", *lines])
         read_iptables(text).blocks("22/tcp")

@@ -13,18 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 
-def test_loaded_modules() -> None:
+def test_loaded_modules_are_read() -> None:
     text = "br_netfilter 32768 0 - Live 0x0000000000000000\nbridge 311296 1 br_netfilter, Live 0x0000000000000000\n\n"
     assert kernel.loaded_modules(text) == {"br_netfilter", "bridge"}
 
 
-def test_builtin_modules() -> None:
+def test_builtin_modules_are_read() -> None:
     text = "kernel/fs/overlayfs/overlay.ko\nkernel/net/bridge/br_netfilter.ko.zst\nkernel/crypto/crc-t10dif.ko\n"
     assert kernel.builtin_modules(text) == {"overlay", "br_netfilter", "crc_t10dif"}
 
 
 @pytest.mark.parametrize("bad", ["", "../x", "a b", "-r", "x/y", "x\n"])
-def test_module_names_are_names(bad: str) -> None:
+def test_invalid_module_names_are_refused(bad: str) -> None:
     with pytest.raises(DomainError):
         kernel.module_name(bad)
 
@@ -38,18 +38,18 @@ def test_module_names_are_names(bad: str) -> None:
         ("net.ipv4.conf.eth0/100.forwarding", "net/ipv4/conf/eth0.100/forwarding"),
     ],
 )
-def test_sysctl_path(key: str, path: str) -> None:
+def test_a_sysctl_key_has_a_path(key: str, path: str) -> None:
     assert kernel.sysctl_path(key) == path
 
 
 @pytest.mark.parametrize("bad", ["", "swappiness", "net/../../etc/passwd", "a..b", "/etc/passwd", "a.b\n", "a b.c"])
-def test_sysctl_keys_stay_below_proc_sys(bad: str) -> None:
+def test_sysctl_keys_that_leave_proc_sys_are_refused(bad: str) -> None:
     with pytest.raises(DomainError):
         kernel.sysctl_path(bad)
 
 
 @given(st.text(max_size=40))
-def test_sysctl_path_never_leaves_proc_sys(key: str) -> None:
+def test_no_sysctl_path_leaves_proc_sys(key: str) -> None:
     with contextlib.suppress(DomainError):
         path = kernel.sysctl_path(key)
         assert not path.startswith("/")
@@ -59,17 +59,17 @@ def test_sysctl_path_never_leaves_proc_sys(key: str) -> None:
 @pytest.mark.parametrize(
     ("value", "text"), [(True, "1"), (False, "0"), (10, "10"), ("4096\t87380  6291456", "4096 87380 6291456")]
 )
-def test_sysctl_value(value: Any, text: str) -> None:
+def test_a_sysctl_value_is_written_as_text(value: Any, text: str) -> None:
     assert kernel.sysctl_value(value) == text
 
 
 @pytest.mark.parametrize("value", [["a"], {"a": 1}, None, "1\n2"])
-def test_sysctl_value_must_be_one_value(value: Any) -> None:
+def test_a_sysctl_value_with_several_lines_is_refused(value: Any) -> None:
     with pytest.raises(DomainError):
         kernel.sysctl_value(value)
 
 
-def test_overridden_is_what_wins_at_the_next_boot() -> None:
+def test_overrides_are_the_files_that_win_at_the_next_boot() -> None:
     values = {"net.ipv4.ip_forward": "1", "vm.overcommit_memory": "1", "kernel.panic": "10"}
     others = {
         "/usr/lib/sysctl.d/50-default.conf": "net.ipv4.ip_forward = 0\nkernel.panic = 0\n",

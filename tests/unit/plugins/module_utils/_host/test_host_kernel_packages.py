@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernels, headers and compilers as machines have them: `uname -r`, dpkg's status, /proc/version."""
+"""Kernels, headers and compilers of real machines: `uname -r`, dpkg's status, /proc/version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 
 def database(packages: dict[str, str], absent: tuple[str, ...] = ()) -> Database:
-    """Installed packages with what they depend on; ``absent`` ones have left their configuration behind."""
+    """Return installed packages with their dependencies; of those in ``absent`` only the configuration is left."""
     states = [(name, depends, "install ok installed") for name, depends in packages.items()]
     states += [(name, "", "deinstall ok config-files") for name in absent]
     paragraphs = [
@@ -66,17 +66,17 @@ UNSIGNED = {"linux-image-generic": "linux-image-unsigned-6.8.0-63-generic", "lin
         ("6.8.0-1032-aws", AWS_LTS, "linux-headers-aws-lts-24.04"),
         ("6.14.0-1003-nvidia", NVIDIA, "linux-headers-nvidia-hwe-24.04"),
         ("6.8.0-63-generic", UNSIGNED, "linux-headers-generic"),
-        # A kernel upgrade waits for the reboot: the meta package is at the next kernel.
+        # A kernel upgrade is pending until a reboot: the meta package depends on the next kernel.
         ("6.1.0-37-amd64", BOOKWORM, "linux-headers-amd64"),
         ("6.14.0-20-generic", HWE, "linux-headers-generic-hwe-24.04"),
-        # Nothing brings the next kernel of this flavor, so its headers would be of another one.
+        # No package installs the next kernel of this flavor, so the headers would be for another kernel.
         ("6.8.0-1032-aws", HWE, ""),
         ("6.1.0-40-amd64", {"linux-image-6.1.0-40-amd64": ""}, ""),
         ("6.18.5", {}, ""),
         ("5.15.167.4-microsoft-standard-WSL2", HWE, ""),
     ],
 )
-def test_headers_follow_the_meta_package_of_the_image(running: str, packages: dict[str, str], twin: str) -> None:
+def test_the_headers_follow_the_meta_package_of_the_image(running: str, packages: dict[str, str], twin: str) -> None:
     found = kernels.read(database(packages), running, "", "ubuntu")
     assert found["headers"] == [f"linux-headers-{running}", *([twin] if twin else [])]
     assert bool(found["image"]) == any(name.endswith(running) for name in packages)
@@ -115,24 +115,24 @@ XANMOD = {"linux-xanmod-x64v3": "linux-image-6.16.3-x64v3-xanmod1", "linux-image
         ),
     ],
 )
-def test_kernels_of_others_have_packages_of_other_names(
+def test_kernels_of_other_vendors_have_other_package_names(
     running: str, packages: dict[str, str], image: str, headers: list[str]
 ) -> None:
     found = kernels.read(database(packages), running, "", "debian")
     assert (found["image"], found["headers"]) == (image, headers)
 
 
-def test_an_installed_twin_decides_between_metas_of_one_kernel() -> None:
+def test_an_installed_headers_package_decides_between_two_meta_packages() -> None:
     kernel = "linux-image-6.8.0-63-generic"
     both = {"linux-image-generic": kernel, "linux-image-virtual": kernel, kernel: "kmod"}
     running = "6.8.0-63-generic"
     assert kernels.meta_image(database(both), running) == "linux-image-generic"
     assert kernels.meta_image(database({**both, "linux-headers-virtual": ""}), running) == "linux-image-virtual"
-    # What is left of a removed package does not count.
+    # The configuration files of a removed package do not count.
     assert kernels.meta_image(database(both, ("linux-headers-virtual",)), running) == "linux-image-generic"
 
 
-def test_kernels_that_a_reboot_takes_without_headers() -> None:
+def test_kernels_without_headers_that_the_next_boot_starts_are_found() -> None:
     packages = {**BOOKWORM, "linux-image-6.1.0-41-amd64": "", "linux-headers-6.1.0-40-amd64": ""}
     found = kernels.read(database(packages), "6.1.0-37-amd64", "", "debian")
     assert found["newer_without_headers"] == ["6.1.0-41-amd64"]
@@ -162,17 +162,17 @@ PROC = {
         ("noble", "ubuntu", "gcc-13"),
         ("trixie", "debian", "gcc-14"),
         ("bookworm", "debian", "gcc-12"),
-        # A container sees its host's kernel, for whose compiler it may have no package.
+        # A container sees the kernel of its host, for whose compiler it may have no package.
         ("jammy_hwe", "debian", ""),
         ("own", "debian", ""),
         ("clang", "ubuntu", ""),
     ],
 )
-def test_the_compiler_of_the_running_kernel(text: str, distribution: str, package: str) -> None:
+def test_the_compiler_of_the_running_kernel_is_found(text: str, distribution: str, package: str) -> None:
     assert kernels.compiler(PROC[text], distribution) == package
 
 
 @given(st.text(), st.text(), st.text())
-def test_any_text_is_read(status: str, running: str, proc: str) -> None:
+def test_any_text_is_read_without_an_error(status: str, running: str, proc: str) -> None:
     found = kernels.read(Database(read_status(status), "amd64"), running, proc, "debian")
     assert found["headers"][0] == f"linux-headers-{running}"

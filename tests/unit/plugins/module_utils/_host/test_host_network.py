@@ -26,28 +26,28 @@ while True:
 
 
 class Bare:
-    """Runs the programs of a host that has none."""
+    """Runs programs on a host that has none."""
 
     def check(self, argv: list[str], *_: Any) -> NoReturn:
         raise CommandNotFoundError(f"no {argv[0]}", rc=127)
 
 
 @pytest.mark.parametrize("read", [addresses, routes])
-def test_a_host_without_ip_is_not_taken_for_one_without_addresses(read: Any) -> None:
+def test_a_host_without_the_program_ip_is_an_error(read: Any) -> None:
     with pytest.raises(DomainError, match="there is no program ip on this host"):
         read(Bare())
 
 
 @pytest.fixture
 def busy() -> Iterator[tuple[int, int]]:
-    """Return (pid, port) of a program that listens, and opens and closes files all the time."""
+    """Yield (process ID, port) of a program that listens, and constantly opens and closes files."""
     with subprocess.Popen([sys.executable, "-c", BUSY], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         yield process.pid, int(process.stdout.readline())
         process.kill()
 
 
-def test_descriptors_that_vanish_do_not_hide_who_listens(busy: tuple[int, int], tmp_path: Path) -> None:
+def test_listeners_are_found_while_file_descriptors_disappear(busy: tuple[int, int], tmp_path: Path) -> None:
     pid, port = busy
     (tmp_path / "proc").mkdir()
     for name in (str(pid), "net"):
@@ -58,7 +58,7 @@ def test_descriptors_that_vanish_do_not_hide_who_listens(busy: tuple[int, int], 
         assert found["process"] == Path(sys.executable).resolve().name
 
 
-def test_a_process_that_is_gone_has_no_name(tmp_path: Path) -> None:
+def test_a_process_that_has_ended_has_no_name(tmp_path: Path) -> None:
     (tmp_path / "proc/net").mkdir(parents=True)
     (tmp_path / "proc/net/tcp").write_text(
         "  sl  local_address ...\n   0: 0100007F:192B 00000000:0000 0A 0:0 00:0 00000000 0 0 4711 1 0 100 0 0 10 0\n"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The environment with programs that answer; tests/integration/test_launch.py has the real ones."""
+"""The Python environment with fake programs; tests/integration/test_launch.py uses real ones."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Programs:
         (Result((), 1, "", "x"), ""),
     ],
 )
-def test_what_does_not_work_is_no_version(answer: Result | None, version: str) -> None:
+def test_a_broken_environment_has_no_version(answer: Result | None, version: str) -> None:
     assert PythonEnvironment(Programs(answer), "/opt/x").version("wandb") == version  # type: ignore[arg-type]
 
 
@@ -58,7 +58,7 @@ def test_the_package_is_installed_from_the_index_into_a_new_environment() -> Non
     assert "secret" not in str(programs.calls) and "--only-binary=:all:" in installed
 
 
-def test_requirements_with_hashes_are_installed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_requirements_with_hashes_are_installed(tmp_path: Path) -> None:
     programs = Programs(Result((), 0, "", ""))
     environment = PythonEnvironment(programs, str(tmp_path))  # type: ignore[arg-type]
     assert environment.requirements() == ""
@@ -76,12 +76,12 @@ def test_requirements_with_hashes_are_installed_and_nothing_else(tmp_path: Path)
     ("url", "trusted"),
     [("https://pypi.org/simple", None), ("http://u:p@mirror.example.org:8080/simple", "mirror.example.org:8080")],
 )
-def test_an_index_by_http_is_trusted_for_packages_with_hashes(url: str, trusted: str | None) -> None:
+def test_an_index_without_https_is_accepted_for_packages_with_hashes(url: str, trusted: str | None) -> None:
     assert (index(url, True)["PIP_INDEX_URL"], index(url, True).get("PIP_TRUSTED_HOST")) == (url, trusted)
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_an_index_by_http_is_refused_for_other_packages(tmp_path: Path, run_module: Any, check: bool) -> None:
+def test_an_index_without_https_is_refused_for_other_packages(tmp_path: Path, run_module: Any, check: bool) -> None:
     values = {
         "path": str(tmp_path / "venv"),
         "package": "wandb",
@@ -93,7 +93,7 @@ def test_an_index_by_http_is_refused_for_other_packages(tmp_path: Path, run_modu
     assert "pw@" not in result["msg"] and not (tmp_path / "venv").exists()
 
 
-def test_the_reason_of_pip_is_said() -> None:
+def test_pips_reason_is_part_of_the_error() -> None:
     said = "WARNING: Retrying\nERROR: No matching distribution found for wandb==0.31.0\nsomething else"
     with pytest.raises(
         DomainError,
@@ -104,6 +104,6 @@ def test_the_reason_of_pip_is_said() -> None:
 
 
 @pytest.mark.parametrize(("package", "found"), [("pytest", pytest.__version__), ("not-there", "")])
-def test_python_itself_says_the_version(package: str, found: str) -> None:
+def test_the_version_is_read_with_the_environments_own_python(package: str, found: str) -> None:
     done = subprocess.run([sys.executable, "-c", _VERSION, package], capture_output=True, text=True, check=False)
     assert (done.stdout.strip(), done.returncode == 0) == (found, bool(found))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who turns swap on at boot."""
+"""What turns swap on at boot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 AGENT = "ResourceDisk.Format=y\nResourceDisk.EnableSwap=y\nResourceDisk.MountPoint=/mnt\n"
 GENERATOR = "usr/lib/systemd/system-generators/zram-generator"
 
-# Files -> an area that is on, who is blamed for it, and who turns swap on at the next boot.
+# Files, an active swap area, its origin, and what turns swap on at the next boot.
 CASES: list[tuple[dict[str, str], str, str, list[str]]] = [
     ({}, "/swapfile", "", []),
     (
@@ -102,7 +102,9 @@ CASES: list[tuple[dict[str, str], str, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("files", "area", "who", "at_boot"), CASES)
-def test_origins(tmp_path: Path, files: dict[str, str], area: str, who: str, at_boot: list[str]) -> None:
+def test_the_origin_of_a_swap_area_is_found(
+    tmp_path: Path, files: dict[str, str], area: str, who: str, at_boot: list[str]
+) -> None:
     for name, text in files.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ def test_origins(tmp_path: Path, files: dict[str, str], area: str, who: str, at_
     assert [str(origin) for origin in found if origin.at_boot] == at_boot
 
 
-def test_masked_units_are_no_origin(tmp_path: Path) -> None:
+def test_a_masked_unit_is_not_an_origin(tmp_path: Path) -> None:
     for name in ("etc/systemd/system", "usr/lib/systemd/system-generators"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / GENERATOR).touch()
@@ -134,13 +136,13 @@ def test_masked_units_are_no_origin(tmp_path: Path) -> None:
         ("", None),
     ],
 )
-def test_azures_agent(text: str, area: str | None) -> None:
+def test_swap_of_azures_agent_is_found_and_removed(text: str, area: str | None) -> None:
     assert swap.azure_swap(text) == area
     assert (swap.without_azure_swap(text) == text) == (area is None)
 
 
 @given(st.lists(st.sampled_from([*AGENT.splitlines(keepends=True), "\r\n", "# caf\u00e9 = 1\n", "a", "=", "Swap=y"])))
-def test_nothing_but_swap_changes_in_waagent_conf(parts: list[str]) -> None:
+def test_only_swap_settings_change_in_waagent_conf(parts: list[str]) -> None:
     text = "".join(parts)
     after = swap.without_azure_swap(text)
     assert swap.azure_swap(after) is None
@@ -148,7 +150,7 @@ def test_nothing_but_swap_changes_in_waagent_conf(parts: list[str]) -> None:
     assert all(b.rstrip("\r") == "ResourceDisk.EnableSwap=n" and "EnableSwap" in a for a, b in changed)
 
 
-def test_the_device_of_a_link_is_named_as_the_kernel_does(tmp_path: Path) -> None:
+def test_a_linked_device_has_the_kernels_name(tmp_path: Path) -> None:
     unit = tmp_path / r"run/systemd/generator.late/dev-disk-by\x2ddiskseq-1\x2dpart2.swap"
     unit.parent.mkdir(parents=True)
     unit.write_text(

@@ -53,7 +53,7 @@ OTHER_LINES = [
 
 @pytest.mark.parametrize("ending", ["\n", "", "\r\n"])
 @pytest.mark.parametrize("line", SWAP_LINES)
-def test_swap_line_is_commented_out(line: str, ending: str) -> None:
+def test_a_swap_line_in_fstab_is_commented_out(line: str, ending: str) -> None:
     text = f"# first\n{line}{ending}"
     (entry,) = swap.fstab_swaps(text)
     assert (entry.line, entry.text) == (2, line)
@@ -62,18 +62,18 @@ def test_swap_line_is_commented_out(line: str, ending: str) -> None:
 
 
 @pytest.mark.parametrize("line", OTHER_LINES)
-def test_other_lines_stay(line: str) -> None:
+def test_other_lines_in_fstab_stay(line: str) -> None:
     assert swap.fstab_swaps(line + "\n") == []
     assert swap.without_swap(line + "\n") == line + "\n"
 
 
-def test_entry_has_its_fields() -> None:
+def test_the_fields_of_an_fstab_entry_are_parsed() -> None:
     (entry,) = swap.fstab_swaps("/swapfile\tnone swap\n")
     assert (entry.spec, entry.file, entry.options, entry.fields) == ("/swapfile", "none", None, 3)
 
 
 @given(st.lists(st.sampled_from(SWAP_LINES + OTHER_LINES) | st.text(max_size=30)), st.sampled_from(["\n", "\r\n"]))
-def test_fstab_keeps_every_other_byte(lines: list[str], ending: str) -> None:
+def test_every_other_byte_of_fstab_is_kept(lines: list[str], ending: str) -> None:
     text = ending.join(lines)
     after = swap.without_swap(text)
     assert swap.fstab_swaps(after) == []
@@ -86,7 +86,7 @@ def test_fstab_keeps_every_other_byte(lines: list[str], ending: str) -> None:
 
 
 @given(st.lists(st.sampled_from([line.encode() for line in SWAP_LINES + OTHER_LINES]) | st.binary(max_size=20)))
-def test_bytes_that_are_no_text_survive(lines: list[bytes]) -> None:
+def test_invalid_utf8_in_fstab_is_kept(lines: list[bytes]) -> None:
     data = b"\n".join(lines)
     text = data.decode("utf-8", "surrogateescape")
     numbers = {entry.line for entry in swap.fstab_swaps(text)}
@@ -111,7 +111,7 @@ def test_garbage_is_read_in_linear_time(unit: str) -> None:
     assert time.process_time() - begun < 10
 
 
-def test_active_swaps() -> None:
+def test_active_swap_areas_are_read() -> None:
     text = HEADER + "/dev/sda2 partition\t2097148\t\t1024\t\t-2\n/swap\\040f\\303\\244il file 1048572 0 5\n"
     assert swap.active_swaps(text) == [
         swap.ActiveSwap("/dev/sda2", "partition", 2097148, 1024, -2),
@@ -120,18 +120,18 @@ def test_active_swaps() -> None:
 
 
 @pytest.mark.parametrize("text", ["", HEADER, "\n"])
-def test_no_active_swap(text: str) -> None:
+def test_an_empty_list_means_no_active_swap(text: str) -> None:
     assert swap.active_swaps(text) == []
 
 
 @pytest.mark.parametrize("text", ["garbage\n", HEADER + "/dev/sda2 partition\n", HEADER + "/a b c d e\n"])
-def test_text_of_another_kind_is_an_error(text: str) -> None:
+def test_another_kind_of_text_is_an_error(text: str) -> None:
     with pytest.raises(DomainError, match="is not a line of /proc/swaps"):
         swap.active_swaps(text)
 
 
 @given(st.text())
-def test_active_swaps_is_total(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     try:
         for area in swap.active_swaps(text):
             assert area.name
@@ -149,21 +149,21 @@ def test_active_swaps_is_total(text: str) -> None:
         ("/dev/zram0", 3 * 1024 * 1024, 1024, None),
     ],
 )
-def test_shortage(name: str, used_kib: int, available_kib: int, missing: int | None) -> None:
+def test_missing_memory_is_calculated(name: str, used_kib: int, available_kib: int, missing: int | None) -> None:
     area = swap.ActiveSwap(name, "partition", 4 * 1024 * 1024, used_kib, -2)
     assert swap.shortage_mib([area], f"MemFree: 1 kB\nMemAvailable:   {available_kib} kB\n") == missing
 
 
-def test_available_memory() -> None:
+def test_available_memory_is_read() -> None:
     assert swap.available_mib("MemTotal: 9 kB\nMemAvailable:    2049 kB\n") == 2
     assert swap.available_mib("MemAvailable: many kB\n") is None
 
 
-def test_shortage_is_unknown_without_meminfo() -> None:
+def test_the_shortage_is_unknown_without_meminfo() -> None:
     assert swap.shortage_mib([swap.ActiveSwap("/a", "file", 9, 9, 1)], "") is None
 
 
-def test_zram_devices_that_are_swap() -> None:
+def test_zram_devices_used_as_swap_are_found() -> None:
     text = """# comment
 [zram0]
 zram-size = ram / 2
@@ -177,6 +177,6 @@ compression-algorithm=zstd
     assert swap.zram_swap_units("") == []
 
 
-def test_units_made_from_fstab() -> None:
+def test_units_generated_from_fstab_are_recognized() -> None:
     assert swap.made_from_fstab("# Automatically generated\n[Unit]\nSourcePath=/etc/fstab\n")
     assert not swap.made_from_fstab("[Unit]\nDescription=see SourcePath=/etc/fstab in fstab\n[Swap]\nWhat=/dev/sda2\n")

@@ -28,7 +28,7 @@ SECONDS = timedelta(seconds=15)
 
 
 @pytest.mark.parametrize("front", ["", CERTS_HEAD + "\n", f"{KLOG}\n"])
-def test_json(front: str) -> None:
+def test_json_output_is_read(front: str) -> None:
     found = expiration(front + certs_json(), NOW)
     expired = datetime(2026, 11, 20, 9, 30, 14, tzinfo=timezone.utc)
     assert found.certificates == (
@@ -45,7 +45,7 @@ def test_json(front: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_table(end: str) -> None:
+def test_table_output_is_read(end: str) -> None:
     found = expiration(CERTS_TABLE.replace("\n", end), NOW)
     assert found.certificates == (
         Certificate("admin.conf", NEXT_YEAR, 364, "ca", False, False),
@@ -56,7 +56,7 @@ def test_table(end: str) -> None:
         ),
         Certificate("super-admin.conf", None, None, None, None, True),
     )
-    # The table says 9y, its date tells the days.
+    # The table shows 9y; the number of days is calculated from the date.
     assert found.authorities == (
         Certificate("ca", datetime(2036, 11, 17, 9, 30, tzinfo=timezone.utc), 3649, None, False, False),
         Certificate("etcd-ca", NEXT_YEAR, 364, None, True, False),
@@ -64,13 +64,13 @@ def test_table(end: str) -> None:
     )
 
 
-def test_table_that_does_not_tell_every_ca() -> None:
+def test_a_table_without_every_ca_is_read() -> None:
     found = expiration(CERTS_TABLE_1_17, NOW)
     assert [(each.name, each.ca) for each in found.certificates] == [("admin.conf", None), ("apiserver", "ca")]
     assert len(found.authorities) == 3
 
 
-def test_first_table() -> None:
+def test_the_table_of_the_first_version_is_read() -> None:
     found = expiration(CERTS_TABLE_1_15, NOW)
     assert [(each.name, each.days_left, each.externally_managed) for each in found.certificates] == [
         ("admin.conf", 364, False),
@@ -97,7 +97,7 @@ def test_first_table() -> None:
         ("5y102d", 1927),
     ],
 )
-def test_residual_times(residual: str, days: int) -> None:
+def test_residual_times_are_converted_to_days(residual: str, days: int) -> None:
     text = table(CERTS_COLUMNS, f"apiserver|Nov 20, 2027 09:30 UTC|{residual}|ca|no") + "\n" + CERTS_AUTHORITIES
     assert expiration(text, NOW).certificates[0].days_left == days
 
@@ -124,7 +124,7 @@ ROW = "apiserver|Nov 20, 2027 09:30 UTC|364d|ca|no"
         "and so on",
     ],
 )
-def test_row_that_is_not_right(row: str) -> None:
+def test_an_invalid_row_is_an_error(row: str) -> None:
     with pytest.raises(KubeadmTextError, match="certificates' expiration"):
         expiration(table(CERTS_COLUMNS, "admin.conf|Nov 20, 2027 09:30 UTC|364d|ca|no", row) + CERTS_AUTHORITIES, NOW)
 
@@ -157,12 +157,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("why", BAD)
-def test_what_can_not_be_read(why: str) -> None:
+def test_output_of_another_form_is_an_error(why: str) -> None:
     with pytest.raises(KubeadmTextError, match=r"^Error while reading the certificates' expiration of kubeadm: "):
         expiration(BAD[why], NOW)
 
 
-def test_later_fields_do_no_harm() -> None:
+def test_unknown_fields_of_later_versions_are_ignored() -> None:
     data = json.loads(certs_json())
     data["certificates"][0]["renewable"] = True
     assert expiration(json.dumps(data), NOW) == expiration(certs_json(), NOW)

@@ -26,7 +26,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_de
 from hypothesis import given
 from hypothesis import strategies as st
 
-# What a control plane looks like from kubelet-start on, and at its end.
+# Evidence on a control plane after the phase kubelet-start, and after the last phase.
 BEGUN: dict[str, Any] = {
     "admin_conf": True,
     "kubelet_conf": True,
@@ -78,7 +78,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "found", "action"), TABLE, ids=[row[0] for row in TABLE])
-def test_decision_table(name: str, found: dict[str, Any], action: str) -> None:
+def test_each_state_of_a_host_has_its_decision(name: str, found: dict[str, Any], action: str) -> None:
     verdict = decide(Evidence(**found))
     assert verdict.action == action, verdict
     assert verdict.reason or found.get("api") == REFUSED
@@ -103,7 +103,7 @@ EVIDENCE = st.builds(
 
 
 @given(EVIDENCE)
-def test_a_cluster_that_was_ever_alive_is_never_cleaned(found: Evidence) -> None:
+def test_a_cluster_that_has_ever_been_populated_is_never_deleted(found: Evidence) -> None:
     action = decide(found).action
     assert action in (INIT, FINISHED, RESUME, CLEAN, REFUSE)
     if found.api in (ALIVE, REFUSED) or found.etcd == ALIVE:
@@ -115,7 +115,7 @@ def test_a_cluster_that_was_ever_alive_is_never_cleaned(found: Evidence) -> None
 
 
 @given(EVIDENCE)
-def test_a_record_alone_never_turns_a_refusal_of_a_living_cluster_around(found: Evidence) -> None:
+def test_a_record_alone_never_overrules_the_refusal_for_a_populated_cluster(found: Evidence) -> None:
     if found.etcd in (ALIVE, UNREADABLE) or found.kubelet_final:
         with_record = Evidence(**{**vars(found), "began": True})
         if decide(found).action == REFUSE and found.control_plane:

@@ -13,7 +13,7 @@ PLAIN = JoinCommand("10.0.0.1", 6443, TOKEN, (H1,))
 
 
 @pytest.mark.parametrize("form", JOIN_FORMS)
-def test_forms_of_the_join_command(form: str) -> None:
+def test_all_forms_of_the_join_command_are_read(form: str) -> None:
     assert kubeadm.join_command(JOIN_FORMS[form]) == PLAIN
 
 
@@ -27,20 +27,20 @@ def test_forms_of_the_join_command(form: str) -> None:
         ("[::ffff:10.0.0.1]:6443", "::ffff:10.0.0.1", 6443),
     ],
 )
-def test_endpoints(endpoint: str, host: str, port: int) -> None:
+def test_endpoints_are_split_into_host_and_port(endpoint: str, host: str, port: int) -> None:
     found = kubeadm.join_command(f"kubeadm join {endpoint} --token {TOKEN} --discovery-token-ca-cert-hash {H1} ")
     assert (found.host, found.port) == (host, port)
 
 
-def test_several_hashes() -> None:
+def test_several_hashes_are_read() -> None:
     text = f"kubeadm join a:1 --token {TOKEN} --discovery-token-ca-cert-hash {H2} --discovery-token-ca-cert-hash {H1} "
     assert kubeadm.join_command(text).ca_cert_hashes == (H1, H2)
-    # The flag takes a list as well.
+    # The option also accepts a list.
     listed = kubeadm.join_command(f"kubeadm join a:1 --token {TOKEN} --discovery-token-ca-cert-hash {H1},{H2}")
     assert listed.ca_cert_hashes == (H1, H2)
 
 
-def test_unsafe_skip() -> None:
+def test_skipping_the_ca_verification_is_read() -> None:
     text = f"kubeadm join a:1 --token {TOKEN} --discovery-token-unsafe-skip-ca-verification"
     found = kubeadm.join_command(text)
     assert (found.ca_cert_hashes, found.unsafe_skip_ca_verification) == ((), True)
@@ -49,7 +49,7 @@ def test_unsafe_skip() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--control-plane", "--experimental-control-plane"])
-def test_control_plane(flag: str) -> None:
+def test_a_control_plane_command_is_read(flag: str) -> None:
     line = f"kubeadm join a:1 --token {TOKEN} --discovery-token-ca-cert-hash {H1} {flag} --certificate-key {KEY}\n"
     found = kubeadm.join_command(line, control_plane=True)
     assert (found.control_plane, found.certificate_key) == (True, KEY)
@@ -57,7 +57,7 @@ def test_control_plane(flag: str) -> None:
     assert (worker.control_plane, worker.certificate_key) == (False, None)
 
 
-def test_each_gets_its_own_command_from_the_text_of_init() -> None:
+def test_workers_and_control_planes_get_their_own_command_from_inits_output() -> None:
     assert kubeadm.join_command(INIT) == JoinCommand("api.example.org", 6443, TOKEN, (H1,))
     expected = JoinCommand("api.example.org", 6443, TOKEN, (H1,), KEY, True)
     assert kubeadm.join_command(INIT, control_plane=True) == expected
@@ -75,7 +75,7 @@ WRONG = [
     (f"kubeadm join 10.0.0.999:6443 --token {TOKEN} {PINNED}", "no endpoint"),
     (f"kubeadm join api..example.org:6443 --token {TOKEN} {PINNED}", "no endpoint"),
     (f"kubeadm join https://10.0.0.1:6443 --token {TOKEN} {PINNED}", "no endpoint"),
-    # Before 1.8 no CA was pinned.
+    # Versions before 1.8 pinned no CA.
     (f"kubeadm join --token {TOKEN} 10.0.0.1:6443", "no valid CA certificate hash"),
     (f"kubeadm join a:1 --token {TOKEN} --discovery-token-ca-cert-hash", "no valid CA certificate hash"),
     (f"kubeadm join a:1 --token {TOKEN} {PINNED} --discovery-token-ca-cert-hash", "no valid CA certificate hash"),
@@ -103,7 +103,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("text", "words"), WRONG)
-def test_wrong_command_is_shown_without_its_secrets(text: str, words: str) -> None:
+def test_an_invalid_command_is_quoted_without_its_secrets(text: str, words: str) -> None:
     with pytest.raises(KubeadmTextError, match=words) as caught:
         kubeadm.join_command(text)
     message = str(caught.value)
@@ -113,12 +113,12 @@ def test_wrong_command_is_shown_without_its_secrets(text: str, words: str) -> No
     assert ("a:1" in message) == ("a:1" in text)
 
 
-def test_control_plane_command_is_not_made_up() -> None:
+def test_without_a_control_plane_command_none_is_derived() -> None:
     with pytest.raises(KubeadmTextError, match="none of them is for a control plane"):
         kubeadm.join_command(JOIN_FORMS["1.36"], control_plane=True)
 
 
-def test_certificate_key() -> None:
+def test_the_certificate_key_is_read() -> None:
     text = (
         "I0828 16:50:07.313959   11042 version.go:260] remote version is much newer: v1.37.0; falling back to: x\n"
         '[upload-certs] Storing the certificates in Secret "kubeadm-certs" in the "kube-system" Namespace\n'
@@ -133,7 +133,7 @@ def test_certificate_key() -> None:
     assert kubeadm.certificate_key(INIT) == KEY
 
 
-def test_complaint_begins_at_the_error() -> None:
+def test_an_error_message_starts_at_the_error() -> None:
     stderr = (
         "W1120 10:00:00.000000 1 initconfiguration.go:362] error unmarshaling configuration\n"
         "\t[WARNING Hostname]: hostname could not be reached\n"
@@ -156,5 +156,5 @@ def test_complaint_begins_at_the_error() -> None:
     ("stdout", "stderr", "said"),
     [("", "", "nothing"), ("out", "", "out"), ("out", "W1120 x\n", "out"), ("", "no", "no")],
 )
-def test_complaint_without_an_error_line(stdout: str, stderr: str, said: str) -> None:
+def test_an_error_message_without_an_error_line_is_returned_whole(stdout: str, stderr: str, said: str) -> None:
     assert kubeadm.complaint(stdout, stderr) == said

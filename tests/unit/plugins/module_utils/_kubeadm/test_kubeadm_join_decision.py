@@ -50,7 +50,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("name", "found", "hashes", "action", "warned"), TABLE, ids=[row[0] for row in TABLE])
-def test_decision_table(name: str, found: dict[str, Any], hashes: list[str], action: str, warned: bool) -> None:
+def test_each_state_of_a_host_has_its_decision(
+    name: str, found: dict[str, Any], hashes: list[str], action: str, warned: bool
+) -> None:
     verdict = decide(Evidence(**found), hashes)
     assert (verdict.action, bool(verdict.warnings)) == (action, warned)
     assert bool(verdict.advice) == (action == REFUSE)

@@ -46,7 +46,7 @@ users:
     client-key-data: {base64.b64encode(b"key").decode()}
 """
 
-# As the kubelet writes it after its TLS bootstrap, indented as PyYAML would, with what people add by hand.
+# Written by the kubelet after its TLS bootstrap, with PyYAML's indentation and manual additions.
 KUBELET = """---
 # kept by the kubelet
 apiVersion: "v1"
@@ -76,7 +76,7 @@ users:
 """
 
 
-def test_admin_conf_of_kubeadm() -> None:
+def test_kubeadms_admin_conf_is_read() -> None:
     assert read_kubeconfig(ADMIN) == Kubeconfig(
         server="https://10.89.0.10:6443",
         host="10.89.0.10",
@@ -87,7 +87,7 @@ def test_admin_conf_of_kubeadm() -> None:
     )
 
 
-def test_kubelet_conf_with_files() -> None:
+def test_the_kubelets_configuration_with_files_is_read() -> None:
     pem = "/var/lib/kubelet/pki/kubelet-client-current.pem"
     assert read_kubeconfig(KUBELET) == Kubeconfig(
         server="https://[fd00::1]:6443",
@@ -100,13 +100,13 @@ def test_kubelet_conf_with_files() -> None:
     )
 
 
-def test_json() -> None:
+def test_json_is_read() -> None:
     assert read_kubeconfig(json.dumps(yaml.safe_load(ADMIN))) == read_kubeconfig(ADMIN)
 
 
 @pytest.mark.parametrize("style", [{}, {"indent": 4}, {"sort_keys": False, "indent": 2}])
 @pytest.mark.parametrize("text", [ADMIN, KUBELET])
-def test_other_writers(text: str, style: dict[str, Any]) -> None:
+def test_other_yaml_styles_give_the_same_result(text: str, style: dict[str, Any]) -> None:
     written = yaml.safe_dump(yaml.safe_load(text), width=100000, default_flow_style=False, **style)
     assert read_kubeconfig(written) == read_kubeconfig(text)
 
@@ -143,7 +143,7 @@ users:
 """
 
 
-def test_flow_style_and_texts_over_several_lines() -> None:
+def test_flow_style_and_multiline_texts_are_read() -> None:
     config = read_kubeconfig(FLOW)
     assert (config.server, config.ca, config.unsafe) == ("https://10.0.0.10:6443", "ABC", ("exec",))
     strings: Any = yaml.load(FLOW, Loader=yaml.BaseLoader)
@@ -156,14 +156,14 @@ def test_flow_style_and_texts_over_several_lines() -> None:
 
 
 @pytest.mark.parametrize("begin", ["a: {", "a: '", 'a: "', "a: b", "- [", "a: >-"])
-def test_much_is_refused_or_read_quickly(begin: str) -> None:
+def test_large_input_is_refused_or_read_quickly(begin: str) -> None:
     begun = time.monotonic()
     with contextlib.suppress(ValueError):
         read_yaml(begin + "\n  b c d e" * 50_000)
     assert time.monotonic() - begun < 10
 
 
-def test_data_over_several_lines() -> None:
+def test_multiline_data_is_read() -> None:
     text = FLOW.replace("{server: https://10.0.0.10:6443, certificate-authority-data: QUJD}  # the only one", "")
     block = "\n    server: https://10.0.0.10:6443\n    certificate-authority-data: |\n      QU\n      JD\n"
     assert read_kubeconfig(text.replace("  cluster: \n", f"  cluster: {block}")).ca == "ABC"
@@ -171,14 +171,14 @@ def test_data_over_several_lines() -> None:
 
 @pytest.mark.parametrize("style", [{"default_flow_style": True}, {"default_flow_style": None}, {"width": 20}])
 @pytest.mark.parametrize("text", [ADMIN, KUBELET])
-def test_all_styles_of_pyyaml(text: str, style: dict[str, Any]) -> None:
+def test_all_styles_of_pyyaml_are_read(text: str, style: dict[str, Any]) -> None:
     assert read_kubeconfig(yaml.safe_dump(yaml.safe_load(text), **style)) == read_kubeconfig(text)
 
 
 @pytest.mark.parametrize(
     "text", ["a: {b: c", "a: [b, c}", "a: {b: c} d", "a: {b: &c d}", "a: {[b]: c}", "a: {b: 'c}", "a: [b\n", "a: {: b}"]
 )
-def test_flow_style_that_is_not_valid_names_its_line_and_the_way_out(text: str) -> None:
+def test_an_error_in_flow_style_names_the_line_and_a_remedy(text: str) -> None:
     with pytest.raises(ValueError, match=r"line 2, which is in flow style .* kubectl config view --raw"):
         read_yaml(f"first: line\n{text}\n")
 
@@ -192,17 +192,17 @@ def test_flow_style_that_is_not_valid_names_its_line_and_the_way_out(text: str) 
     st.sampled_from([True, False, None]),
     st.sampled_from([10, 80]),
 )
-def test_what_pyyaml_writes_is_read_alike(value: Any, flow: bool | None, width: int) -> None:
+def test_output_of_pyyaml_is_read_like_pyyaml_does(value: Any, flow: bool | None, width: int) -> None:
     text = yaml.safe_dump({"key": value}, default_flow_style=flow, width=width)
     try:
         found = read_yaml(text)
     except ValueError:
-        # It may refuse, but not read another thing.
+        # An unsupported text may be refused, but not read differently.
         return
     assert found == yaml.load(text, Loader=yaml.BaseLoader)
 
 
-def test_authority_may_lie_in_a_file(tmp_path: Path) -> None:
+def test_the_certificate_authority_may_be_in_a_file(tmp_path: Path) -> None:
     config = read_kubeconfig(KUBELET)
     assert config.authority(str(tmp_path)) is None
     path = tmp_path / "etc/kubernetes/pki/ca.crt"
@@ -230,7 +230,7 @@ def test_authority_may_lie_in_a_file(tmp_path: Path) -> None:
         "clusters:\n  a: b\n   - c\n",
     ],
 )
-def test_what_is_no_kubeconfig(text: str) -> None:
+def test_a_file_that_is_not_a_kubeconfig_is_refused(text: str) -> None:
     with pytest.raises(KubeconfigError, match=r"^Error while reading"):
         read_kubeconfig(text)
 
@@ -244,14 +244,14 @@ def test_what_is_no_kubeconfig(text: str) -> None:
         ("https://CP_1.example.org:6443/k8s/clusters/c-1", "cp_1.example.org", 6443),
     ],
 )
-def test_endpoint(server: str, host: str, port: int) -> None:
+def test_the_endpoint_is_split_into_host_and_port(server: str, host: str, port: int) -> None:
     assert endpoint(server) == (host, port)
 
 
 @pytest.mark.parametrize(
     "server",
     [
-        # urllib3 connects to evil.example, urlsplit of the standard library reads 10.0.0.1.
+        # urllib3 connects to evil.example, while urlsplit of the standard library returns 10.0.0.1.
         "https://evil.example:6443\\@10.0.0.1:6443",
         "https://user:password@10.0.0.1:6443",
         "https://10.0.0.1:6443?a=b",
@@ -271,7 +271,7 @@ def test_an_ambiguous_server_is_not_a_valid_endpoint(server: str) -> None:
 
 
 @given(st.text() | st.lists(st.sampled_from([*ADMIN.splitlines(), *KUBELET.splitlines()])).map("\n".join))
-def test_reader_is_total(text: str) -> None:
+def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(KubeconfigError):
         config = read_kubeconfig(text)
         assert config.host
@@ -298,7 +298,7 @@ def test_damaged_files_are_read_or_refused(position: int, noise: str) -> None:
         (ADMIN.replace("https://", "https://u:c8Zt5QpW2vX7mK4s@"), "its server is not https://host:port"),
     ],
 )
-def test_an_error_names_the_line_and_not_what_it_says(text: str, words: str) -> None:
+def test_an_error_names_the_line_without_its_content(text: str, words: str) -> None:
     with pytest.raises(KubeconfigError, match=words) as caught:
         read_kubeconfig(text)
     assert "c8Zt" not in str(caught.value)
@@ -308,13 +308,13 @@ def test_an_error_names_the_line_and_not_what_it_says(text: str, words: str) -> 
 @pytest.mark.parametrize("header", ["", "-", "+", "2-", "-2", "2+", "- # comment"])
 @pytest.mark.parametrize("end", ["", "\n", "\n\n\n"])
 @pytest.mark.parametrize("lines", ["  abc\n", ""])
-def test_the_end_of_a_text_below_is_that_of_pyyaml(style: str, header: str, end: str, lines: str) -> None:
+def test_the_end_of_a_block_text_is_the_same_as_in_pyyaml(style: str, header: str, end: str, lines: str) -> None:
     text = f"key: {style}{header}\n{lines}{end}other: x\n"
     assert read_yaml(text) == yaml.safe_load(text)
 
 
 @pytest.mark.parametrize("style", [">-", "|-"])
-def test_a_server_and_a_token_in_lines_below(style: str) -> None:
+def test_a_server_and_a_token_in_block_texts_are_read(style: str) -> None:
     below = f"{style}\n      "
     text = (
         f"clusters:\n- name: k\n  cluster:\n    server: {below}https://10.0.0.10:6443\n"

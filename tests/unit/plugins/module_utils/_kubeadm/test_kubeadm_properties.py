@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever kubeadm prints, or something in its place: a whole answer or the reader's own error, without secrets."""
+"""For any output of kubeadm or another program: a complete result or the reader's own error, without secrets."""
 
 from __future__ import annotations
 
@@ -109,15 +109,15 @@ NAMES = sorted(READERS)
 
 
 def leaks(text: str) -> bool:
-    """Whether a piece of a secret of twelve characters or more stands in a text."""
+    """Return whether a text contains at least twelve characters of a secret."""
     secrets = (texts.SECRET, "0123456789abcdef", "z1z2z3z4z5z6z7z8")
     shown = any(secret[start : start + 12] in text for secret in secrets for start in range(5))
-    # A key that has come to stand where a hash belongs can't be told from one.
+    # Damage can move a key to the place of a hash, where it can't be recognized.
     return shown or texts.KEY[:32] in re.sub(r"sha256:[0-9a-f]*", "", text)
 
 
 def read(name: str, text: str) -> Any:
-    """The answer of a reader, which is a whole one; None for its own error, which shows no secret."""
+    """Return a reader's complete result, or None for its own error, which must not show a secret."""
     reader, check, _texts = READERS[name]
     try:
         with hard_stop():
@@ -131,12 +131,12 @@ def read(name: str, text: str) -> Any:
 
 
 @given(st.sampled_from(NAMES), st.text() | st.binary().map(lambda data: data.decode("utf-8", "replace")))
-def test_any_text(name: str, text: str) -> None:
+def test_any_text_is_read_or_refused(name: str, text: str) -> None:
     read(name, text)
 
 
 @given(st.sampled_from(NAMES), st.data())
-def test_damaged_outputs(name: str, data: st.DataObject) -> None:
+def test_damaged_output_is_read_or_refused(name: str, data: st.DataObject) -> None:
     text = data.draw(st.sampled_from(READERS[name][2]))
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + data.draw(st.sampled_from([0, 1, 5, 40, 1000])))))
@@ -144,7 +144,7 @@ def test_damaged_outputs(name: str, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(NAMES), st.data())
-def test_lines_in_another_order(name: str, data: st.DataObject) -> None:
+def test_reordered_lines_are_read_or_refused(name: str, data: st.DataObject) -> None:
     lines = [line for text in READERS[name][2] for line in text.splitlines()]
     read(name, "\n".join(data.draw(st.lists(st.sampled_from(lines), max_size=30))))
 
@@ -158,14 +158,14 @@ JSON = {
 
 
 @given(st.sampled_from(sorted(JSON)), st.data())
-def test_json_that_was_cut_off_is_an_error(name: str, data: st.DataObject) -> None:
+def test_truncated_json_is_an_error(name: str, data: st.DataObject) -> None:
     text = JSON[name].rstrip()
     assert read(name, text) is not None
     assert read(name, text[: data.draw(st.integers(1, len(text) - 1))]) is None
 
 
 @given(st.integers(0, len(texts.PLAN) - 1))
-def test_upgrade_of_a_plan_that_was_cut_off_is_whole_or_missing(end: int) -> None:
+def test_from_a_truncated_plan_an_upgrade_is_read_completely_or_not_at_all(end: int) -> None:
     found = read("upgrade_plan", texts.PLAN[:end])
     whole = upgrade_plan(texts.PLAN)
     assert found is None or found.upgrades in (whole.upgrades, ())
@@ -173,12 +173,12 @@ def test_upgrade_of_a_plan_that_was_cut_off_is_whole_or_missing(end: int) -> Non
 
 
 @given(st.text(), st.text())
-def test_complaint_is_total_and_without_secrets(stdout: str, stderr: str) -> None:
+def test_any_error_message_is_shown_without_secrets(stdout: str, stderr: str) -> None:
     said = complaint(stdout, f"{stderr} --token {texts.TOKEN} {texts.KEY}")
     assert not leaks(said)
 
 
-def test_mask_keeps_what_is_no_secret() -> None:
+def test_masking_keeps_text_without_secrets() -> None:
     text = f"kubeadm join 10.0.0.1:6443 --token {texts.TOKEN} {texts.PINNED} --certificate-key={texts.KEY} --v=5"
     expected = f"kubeadm join 10.0.0.1:6443 --token ******** {texts.PINNED} --certificate-key=******** --v=5"
     assert mask(text) == expected

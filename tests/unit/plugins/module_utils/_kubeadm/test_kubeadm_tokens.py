@@ -18,7 +18,7 @@ ETCD = '{"level":"warn","ts":"2026-11-20T21:00:00.000Z","caller":"v3@v3.6.4/retr
 
 @pytest.mark.parametrize("front", ["", f"{KLOG}\n", f"{GATES}\n", "I am a wrapper\n", f"{ETCD}\n", "\n\n"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_tokens_are_a_stream_of_objects(front: str, end: str) -> None:
+def test_several_json_objects_are_read(front: str, end: str) -> None:
     text = token_json() + f"{KLOG}\n" + token_json("abcdef.0123456789abcdef", description="ours", expires=None)
     one, other = kubeadm.tokens((front + text).replace("\n", end))
     assert one == Token(TOKEN, NOW + timedelta(days=1), BOTH, (NODES,), None)
@@ -26,17 +26,17 @@ def test_tokens_are_a_stream_of_objects(front: str, end: str) -> None:
     assert one.id == "8l4jks"
 
 
-def test_tokens_on_one_line() -> None:
+def test_json_objects_on_one_line_are_read() -> None:
     text = "".join(part.replace("\n", "") for part in (token_json(), token_json("abcdef.0123456789abcdef")))
     assert [token.id for token in kubeadm.tokens(text)] == ["8l4jks", "abcdef"]
 
 
 @pytest.mark.parametrize("text", ["", "\n", f"{KLOG}\n", f"{GATES}\n", TOKEN_TABLE.split("\n")[0]])
-def test_no_tokens(text: str) -> None:
+def test_no_output_means_no_tokens(text: str) -> None:
     assert kubeadm.tokens(text) == []
 
 
-def test_table() -> None:
+def test_table_output_is_read() -> None:
     one, forever, expired = kubeadm.tokens(f"{KLOG}\n{TOKEN_TABLE}")
     assert one == Token(TOKEN, NOW + timedelta(days=1), BOTH, (NODES,), "made  by  hand")
     assert forever == Token("abcdef.0123456789abcdef", None, BOTH, (NODES, "system:bootstrappers:x"), None)
@@ -44,7 +44,7 @@ def test_table() -> None:
     assert expired == Token("zzzzzz.z1z2z3z4z5z6z7z8", NOW - timedelta(hours=1), (), (), description)
 
 
-def test_table_without_groups() -> None:
+def test_a_table_without_groups_is_read() -> None:
     (token,) = kubeadm.tokens(TOKEN_TABLE_OLD)
     assert token == Token(TOKEN, NOW + timedelta(days=1), BOTH, (), None)
     assert not token.lets_join(NOW), "what its groups are is not known"
@@ -64,12 +64,12 @@ def test_table_without_groups() -> None:
         ({"groups": None}, False),
     ],
 )
-def test_token_that_lets_join(changes: dict[str, object], lets_join: bool) -> None:
+def test_a_token_that_allows_joining_is_recognized(changes: dict[str, object], lets_join: bool) -> None:
     (token,) = kubeadm.tokens(token_json(**changes))
     assert token.lets_join(NOW, timedelta(minutes=10)) == lets_join
 
 
-def test_token_that_expires_this_moment() -> None:
+def test_a_token_that_expires_at_this_moment_counts_as_expired() -> None:
     (token,) = kubeadm.tokens(token_json(expires="2026-11-20T21:00:00Z"))
     assert not token.lets_join(NOW)
     assert token.lets_join(NOW - timedelta(seconds=1))
@@ -99,7 +99,7 @@ def test_token_that_expires_this_moment() -> None:
         TOKEN_TABLE + "error\n",
     ],
 )
-def test_what_is_no_list_of_tokens(text: str) -> None:
+def test_output_of_another_form_is_an_error(text: str) -> None:
     with pytest.raises(KubeadmTextError, match="bootstrap tokens") as caught:
         kubeadm.tokens(text)
     assert SECRET[:12] not in str(caught.value)

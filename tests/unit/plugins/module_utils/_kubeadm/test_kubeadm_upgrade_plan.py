@@ -30,7 +30,7 @@ BY_HAND = ConfigVersion("kubelet.config.k8s.io", None, "v1beta1", True)
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\n\t"])
-def test_text(end: str) -> None:
+def test_text_output_is_read(end: str) -> None:
     plan = upgrade_plan(PLAN.replace("\n", end))
     assert (plan.cluster_version, plan.kubeadm_version) == ("v1.36.1", "v1.36.4")
     (upgrade,) = plan.upgrades
@@ -48,7 +48,7 @@ def test_text(end: str) -> None:
     assert plan.config_versions == (ConfigVersion("kubeproxy.config.k8s.io", "v1alpha1", "v1alpha1", False), BY_HAND)
 
 
-def test_old_text_has_the_names_of_today() -> None:
+def test_components_in_old_output_get_their_present_names() -> None:
     plan = upgrade_plan(PLAN_1_9)
     first, second = plan.upgrades
     assert (first.version, second.version) == ("v1.8.6", "v1.9.0-beta.1")
@@ -66,7 +66,7 @@ def test_old_text_has_the_names_of_today() -> None:
 
 
 @pytest.mark.parametrize("text", [json.dumps(PLAN_V1ALPHA3, indent=4), PLAN_YAML, f"{KLOG}\n{PLAN_YAML}"])
-def test_v1alpha3(text: str) -> None:
+def test_v1alpha3_output_is_read(text: str) -> None:
     components = (
         Component("kubelet", "v1.36.1", "v1.36.4", "cp1"),
         Component("kube-apiserver", "v1.36.1", "v1.36.4", "cp1"),
@@ -75,7 +75,7 @@ def test_v1alpha3(text: str) -> None:
     assert upgrade_plan(text) == UpgradePlan((Upgrade("v1.36.4", SERIES, components),), (BY_HAND,))
 
 
-def test_v1alpha2_has_an_object_for_each_upgrade() -> None:
+def test_v1alpha2_output_has_an_object_for_each_upgrade() -> None:
     other = json.loads(json.dumps(PLAN_V1ALPHA2).replace("v1.36.4", "v1.37.0"))
     plan = upgrade_plan(json.dumps(PLAN_V1ALPHA2, indent=4) + "\n" + json.dumps(other, indent=4) + "\n")
     assert [(upgrade.version, upgrade.description) for upgrade in plan.upgrades] == [
@@ -95,7 +95,7 @@ def test_v1alpha2_has_an_object_for_each_upgrade() -> None:
         "apiVersion: output.kubeadm.k8s.io/v1alpha3\nkind: UpgradePlan\n",
     ],
 )
-def test_nothing_to_upgrade(text: str) -> None:
+def test_a_plan_may_contain_no_upgrade(text: str) -> None:
     assert upgrade_plan(text).upgrades == ()
 
 
@@ -131,6 +131,6 @@ BAD = {
 
 
 @pytest.mark.parametrize("why", BAD)
-def test_what_is_no_plan(why: str) -> None:
+def test_output_of_another_form_is_an_error(why: str) -> None:
     with pytest.raises(KubeadmTextError, match=r"^Error while reading the upgrade plan of kubeadm: "):
         upgrade_plan(BAD[why])

@@ -24,7 +24,7 @@ KUBECTL = 'Client Version: version.Info{Major:"1", Minor:"36", GitVersion:"v1.36
         VERSION_YAML,
     ],
 )
-def test_forms(text: str) -> None:
+def test_all_output_formats_give_the_same_version(text: str) -> None:
     assert version(text) == Version("v1.36.4", 1, 36, 4)
 
 
@@ -41,7 +41,7 @@ def test_forms(text: str) -> None:
         ),
     ],
 )
-def test_versions(text: str, expected: Version) -> None:
+def test_all_kinds_of_versions_are_read(text: str, expected: Version) -> None:
     assert parse_version(text) == version(f"{text}\n") == version(version_json(text)) == expected
 
 
@@ -63,6 +63,6 @@ def test_versions(text: str, expected: Version) -> None:
         "kubeadm: command not found",
     ],
 )
-def test_what_is_no_version(text: str) -> None:
+def test_an_invalid_version_is_an_error(text: str) -> None:
     with pytest.raises(KubeadmTextError, match=r"^Error while reading the version of kubeadm: "):
         version(text)

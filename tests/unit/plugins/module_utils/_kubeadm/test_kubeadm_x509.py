@@ -57,7 +57,7 @@ DER = CERTIFICATE.public_bytes(serialization.Encoding.DER)
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_public_key_hash_is_that_of_the_library(kind: str) -> None:
+def test_the_public_key_hash_is_the_same_as_with_cryptography(kind: str) -> None:
     certificate = make(KEYS[kind], [(NameOID.ORGANIZATION_NAME, "o" * 200), (NameOID.COMMON_NAME, "kubernetes")])
     public = certificate.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -67,8 +67,8 @@ def test_public_key_hash_is_that_of_the_library(kind: str) -> None:
     assert pki.public_key_hash(der) == "sha256:" + hashlib.sha256(public).hexdigest()
 
 
-def test_known_pair() -> None:
-    # Made with: openssl x509 -pubkey -in ca.crt | openssl pkey -pubin -outform der | openssl dgst -sha256
+def test_the_hash_of_a_known_certificate_is_the_same_as_openssls() -> None:
+    # Created with: openssl x509 -pubkey -in ca.crt | openssl pkey -pubin -outform der | openssl dgst -sha256
     (der,) = pki.certificates(KNOWN)
     assert pki.public_key_hash(der) == KNOWN_HASH
     assert pki.common_name(der) == "kubernetes"
@@ -82,43 +82,43 @@ def test_known_pair() -> None:
         ([(NameOID.ORGANIZATION_NAME, "nobody")], None),
     ],
 )
-def test_common_name(name: list[tuple[Any, str]], common_name: str | None) -> None:
+def test_the_common_name_is_read(name: list[tuple[Any, str]], common_name: str | None) -> None:
     certificate = make(KEYS["ecdsa-p256"], name, san=False)
     assert pki.common_name(certificate.public_bytes(serialization.Encoding.DER)) == common_name
 
 
-def test_bundle_with_a_key_and_text_beside() -> None:
+def test_certificates_are_found_between_a_key_and_text() -> None:
     pem = CERTIFICATE.public_bytes(serialization.Encoding.PEM).decode()
     text = f"subject=CN = kubernetes\r\n{pem}-----BEGIN EC PRIVATE KEY-----\nMHc=\n-----END EC PRIVATE KEY-----\n{pem}"
     assert pki.certificates(text) == [DER, DER]
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "-----BEGIN CERTIFICATE-----\nMII=A\n-----END CERTIFICATE-----"])
-def test_text_without_certificate(text: str) -> None:
+def test_a_text_without_a_certificate_is_empty(text: str) -> None:
     with pytest.raises(pki.CertificateError):
         pki.certificates(text)
 
 
-# The certificate is made anew in every process, so tests may not be named after its bytes.
+# Every process creates another certificate, so test IDs must not contain its bytes.
 @pytest.mark.parametrize(
     "data",
     [b"", b"\x30", b"\x30\x00", b"\x30\x80", DER[:-1], DER[:40], b"\x30\x03\x02\x01\x01"],
     ids=["empty", "tag", "empty-sequence", "endless", "one-byte-short", "cut", "other"],
 )
-def test_bytes_that_are_no_certificate(data: bytes) -> None:
+def test_bytes_that_are_not_a_certificate_are_an_error(data: bytes) -> None:
     with pytest.raises(pki.CertificateError):
         pki.public_key_hash(data)
 
 
 @given(st.binary(max_size=200) | st.integers(0, len(DER)).map(lambda n: DER[:n]))
-def test_reader_is_total(data: bytes) -> None:
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     for reader in (pki.public_key_hash, pki.common_name):
         with contextlib.suppress(pki.CertificateError):
             reader(data)
 
 
 @given(st.integers(0, len(DER) - 1), st.integers(0, 255))
-def test_damaged_certificates(position: int, byte: int) -> None:
+def test_damaged_certificates_are_read_or_refused(position: int, byte: int) -> None:
     data = DER[:position] + bytes([byte]) + DER[position + 1 :]
     with contextlib.suppress(pki.CertificateError):
         assert pki.public_key_hash(data).startswith("sha256:")

@@ -26,7 +26,7 @@ RTX_PROFILES = {
     *("1g.24gb", "1g.24gb+me", "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me", "2g.48gb", "2g.48gb+gfx"),
     *("2g.48gb+me.all", "2g.48gb-me", "4g.96gb", "4g.96gb+gfx"),
 }
-# Of the RTX PRO 6000, by profile: decoders, encoders, JPEG and optical flow engines.
+# RTX PRO 6000, by profile: decoders, encoders, JPEG engines and optical flow engines.
 RTX_ENGINES: dict[int, tuple[int, ...]] = {
     14: (1, 1, 1, 0),
     21: (1, 1, 1, 1),
@@ -47,7 +47,7 @@ def seven(first: str, others: str) -> set[str]:
 
 
 def listed(gpu: Gpu, engines: dict[int, tuple[int, ...]]) -> str:
-    """What nvidia-smi mig -lgip prints of the known profiles."""
+    """Return the output of nvidia-smi mig -lgip for the known profiles."""
     return "".join(
         f"|   0  MIG {profile.name:<18} {profile.id:>2}     {profile.total}/{profile.total}        23.62      No     46"
         f"     {engines[profile.id][0]}     {engines[profile.id][1]}   |\n"
@@ -57,7 +57,7 @@ def listed(gpu: Gpu, engines: dict[int, tuple[int, ...]]) -> str:
     )
 
 
-def test_what_is_known_is_what_nvidia_smi_tells() -> None:
+def test_known_profiles_are_those_that_nvidia_smi_prints() -> None:
     names, places = mig.parse_profiles(PROFILES)[0], mig.parse_placements(PLACEMENTS)[0]
     assert mig.combine(names, places, GPU) == A100_PROFILES
     assert [profile.name for profile in A100_PROFILES][:3] == ["1g.5gb", "1g.5gb+me", "1g.10gb"]
@@ -86,7 +86,7 @@ def test_what_is_known_is_what_nvidia_smi_tells() -> None:
         ("Tesla T4", 15360, set()),
     ],
 )
-def test_names_follow_from_the_memory(name: str, memory: int, profiles: set[str]) -> None:
+def test_profile_names_depend_on_the_memory_size(name: str, memory: int, profiles: set[str]) -> None:
     assert {profile.name for profile in mig.known(Gpu(0, "GPU-0", name, memory, False, False))} == profiles
 
 
@@ -104,7 +104,7 @@ def test_gpus_are_read_line_by_line(line: str, gpu: Gpu | None) -> None:
     assert mig.parse_gpus(line) == ([gpu] if gpu else [])
 
 
-def test_instances_and_whether_they_are_whole() -> None:
+def test_instances_are_read_with_their_completeness() -> None:
     assert mig.parse_instances(INSTANCES, COMPUTE_INSTANCES) == [
         Instance(0, "1g.5gb", 7, 3, whole=True),
         Instance(0, "3g.20gb", 1, 4, whole=False),
@@ -115,7 +115,7 @@ def test_instances_and_whether_they_are_whole() -> None:
 
 
 @given(st.text())
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_read_without_an_error(text: str) -> None:
     mig.parse_gpus(text)
     assert mig.parse_instances(text, text) == [] or "MIG" in text
     assert mig.parse_profiles(text) == {} or "MIG" in text
@@ -123,7 +123,7 @@ def test_any_text_is_read(text: str) -> None:
 
 
 def possible(parts: list[Placement], wanted: list[str]) -> None:
-    """What holds of every arrangement."""
+    """Assert what must be true for every arrangement."""
     assert sorted(profile.name for profile, _start in parts) == sorted(wanted)
     taken: Counter[int] = Counter()
     for profile, start in parts:
@@ -143,7 +143,7 @@ def brute_force(wanted: list[Profile], taken: frozenset[int] = frozenset()) -> b
 
 
 @given(st.data())
-def test_a_place_is_found_whenever_there_is_one(data: st.DataObject) -> None:
+def test_a_placement_is_found_whenever_there_is_one(data: st.DataObject) -> None:
     profiles = data.draw(st.sampled_from(FAMILIES))
     wanted = data.draw(st.lists(st.sampled_from(profiles), min_size=1, max_size=7))
     names = [profile.name for profile in wanted]
@@ -163,11 +163,11 @@ def test_a_place_is_found_whenever_there_is_one(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("profile", "count"), [("1g.5gb", 7), ("1g.10gb", 4), ("2g.10gb", 3), ("3g.20gb", 2), ("7g.40gb", 1)]
 )
-def test_as_many_as_fit(profile: str, count: int) -> None:
+def test_as_many_profiles_as_possible_are_placed(profile: str, count: int) -> None:
     possible(place(f"all-{profile}", A100_PROFILES), [profile] * count)
 
 
-def test_order_does_not_matter() -> None:
+def test_the_order_of_profiles_does_not_matter() -> None:
     assert place(["1g.5gb", "2g.10gb", "4g.20gb"], A100_PROFILES) == place(
         ["4g.20gb", "1g.5gb", "2g.10gb"], A100_PROFILES
     )
@@ -211,7 +211,7 @@ def from_listing() -> list[Profile]:
         (["1g.24gb+me.all", "2g.48gb+me.all"], False),
     ],
 )
-def test_media_engines_are_shared_out_once(profiles: list[Profile], wanted: list[str], fits: bool) -> None:
+def test_media_engines_are_assigned_once(profiles: list[Profile], wanted: list[str], fits: bool) -> None:
     if fits:
         assert len(place(wanted, profiles)) == len(wanted)
     else:
@@ -220,6 +220,6 @@ def test_media_engines_are_shared_out_once(profiles: list[Profile], wanted: list
 
 
 @pytest.mark.parametrize("wanted", [["1g.6gb+me", "2g.12gb+me"], ["1g.6gb+me", "1g.6gb+me"]])
-def test_one_part_has_the_media_extensions(wanted: list[str]) -> None:
+def test_only_one_mig_device_has_the_media_extensions(wanted: list[str]) -> None:
     with pytest.raises(DomainError):
         place(wanted, FAMILIES[1])

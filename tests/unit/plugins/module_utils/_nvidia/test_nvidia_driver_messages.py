@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver's sentences about GPUs that it can't use and about NVSwitches, and when they count."""
+"""The driver's messages about unusable GPUs and NVSwitches, and the conditions under which they count."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 GPU, OTHER = "00000000:3B:00.0", "00000000:5E:00.0"
-# Each as the kernel has it: the lines of one record.
+# Messages as in the journal: all lines of a record together.
 OPEN = """NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:2bb1)
 NVRM: installed in this system requires use of the NVIDIA open kernel modules."""
 GSP = """NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:1b06)
@@ -70,13 +70,13 @@ def in_journal(*texts: str) -> list[Message]:
 
 
 def in_dmesg(*texts: str) -> list[Message]:
-    """The lines of a record that go on stand below its time, as dmesg shows them."""
+    """As dmesg prints them: the further lines of a record follow below its time."""
     shown = "\n".join(STAMP + text.replace("\n", "\n               ") for text in texts)
     return read_messages(dmesg_records(f"{STAMP}usb 1-1: new device\n{shown}\n{STAMP}usb 1-1: gone\n"))
 
 
 def line_by_line(*texts: str) -> list[Message]:
-    """Each line with a time of its own, as syslog writes them."""
+    """As syslog writes them: every line has its own time."""
     return read_messages(dmesg_records("\n".join(STAMP + line for text in texts for line in text.split("\n"))))
 
 
@@ -108,7 +108,7 @@ def line_by_line(*texts: str) -> list[Message]:
         (["NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.178.04", "nvidia-uvm: Loaded the UVM driver"], set()),
     ],
 )
-def test_sentences(read: Any, texts: list[str], kinds: set[tuple[str, str]]) -> None:
+def test_known_messages_are_recognized(read: Any, texts: list[str], kinds: set[tuple[str, str]]) -> None:
     assert {(each.address, each.kind) for each in read(*texts)} == kinds
 
 
@@ -126,32 +126,32 @@ def test_sentences(read: Any, texts: list[str], kinds: set[tuple[str, str]]) -> 
         (FATAL, "NVSwitch 00000000:C1:00.0: SXid 24007, a fatal error of an NVSwitch", "nvidia-smi nvlink"),
     ],
 )
-def test_each_sentence_has_its_remedy(text: str, line: str, words: str) -> None:
+def test_each_message_has_its_remedy(text: str, line: str, words: str) -> None:
     (one,) = in_journal(text)
     assert one.line == line and words in one.do
     assert (one.fields()["first"], one.fields()["count"]) == ("2026-11-22T05:06:25Z", 1)
 
 
-def test_messages_of_one_kind_are_one_and_the_worst_counts() -> None:
+def test_messages_of_one_kind_are_combined_with_the_worst_severity() -> None:
     (one,) = in_journal(NONFATAL, FATAL, NONFATAL, *DETAILS)
     assert (one.count, one.severity) == (3, "critical")
     (one,) = in_journal(NONFATAL, NONFATAL)
     assert (one.count, one.severity) == (2, "info")
 
 
-def test_what_the_driver_writes_twice_counts_once() -> None:
+def test_a_message_that_the_driver_repeats_counts_once() -> None:
     (one,) = in_journal(INIT, AGAIN, INIT, AGAIN)
     assert one.count == 2
 
 
-def test_a_critical_xid_is_reason_enough() -> None:
+def test_a_critical_xid_takes_precedence() -> None:
     gone = "NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus."
     known = complete(facts("no_devices"), findings(read_dmesg(gone)), in_journal(PROBE, FAILED))
     assert known["problems"] == [f"GPU {GPU}: Xid 79: the GPU has fallen off the bus"]
     assert known["advice"].startswith("Reboot the host")
 
 
-def test_only_since_a_time_and_always_what_has_none() -> None:
+def test_messages_since_a_time_and_those_without_a_time_count() -> None:
     assert [each.last for each in read_messages([(INIT, 10.0), (INIT, 20.0)], 15.0)] == [20.0]
     assert [each.last for each in read_messages([(INIT, None)], 15.0)] == [None]
 
@@ -167,7 +167,7 @@ def facts(state: str, *healthy: bool) -> dict[str, Any]:
 
 @pytest.mark.parametrize("state", ["no_devices", "driver_not_loaded", "unreadable"])
 @pytest.mark.parametrize("text", [OPEN, OLD, LEGACY, BAR, INIT, PROBE, FAILED, UNCALLED, BOUND])
-def test_next_to_no_devices_the_reason_of_the_kernel_is_the_advice(state: str, text: str) -> None:
+def test_without_devices_the_kernels_message_gives_the_advice(state: str, text: str) -> None:
     (one,) = messages = in_journal(text)
     known = complete(facts(state), [], messages)
     assert (known["state"], known["advice"], known["problems"]) == (state, one.do, [one.line])
@@ -177,14 +177,14 @@ def test_next_to_no_devices_the_reason_of_the_kernel_is_the_advice(state: str, t
 @pytest.mark.parametrize(
     ("text", "healthy", "told"),
     [
-        # The GPU at 3b is not listed.
+        # The GPU at address 3b is not listed.
         (OPEN.replace("3b", "af"), (True, True), True),
         (BAR.replace("3b", "af"), (True, True), True),
-        # It may be a console card, or be left to virtual machines.
+        # The GPU may be a console card, or be assigned to virtual machines.
         (OLD.replace("3b", "af"), (True, True), False),
         (BOUND.replace("3b", "af"), (True, True), False),
         (UNCALLED, (True, True), False),
-        # The kernel log is older than the modules that serve the GPU.
+        # The messages are older than the modules that now serve the GPU.
         (OPEN, (True, True), False),
         (INIT, (True, True), False),
         (INIT, (False, True), True),
@@ -192,7 +192,7 @@ def test_next_to_no_devices_the_reason_of_the_kernel_is_the_advice(state: str, t
         (NONFATAL, (True, True), False),
     ],
 )
-def test_what_counts_if_there_are_gpus(text: str, healthy: tuple[bool, ...], told: bool) -> None:
+def test_with_working_gpus_only_relevant_messages_count(text: str, healthy: tuple[bool, ...], told: bool) -> None:
     state = "ok" if all(healthy) else "degraded"
     known = complete(facts(state, *healthy), [], in_journal(text))
     (one,) = in_journal(text)
@@ -205,13 +205,13 @@ def test_what_counts_if_there_are_gpus(text: str, healthy: tuple[bool, ...], tol
 @given(
     st.lists(st.one_of(st.text(max_size=80), st.sampled_from([OPEN, OLD, LEGACY, BAR, INIT, FATAL, LOADED, "NVRM:"])))
 )
-def test_any_text_is_read(texts: list[str]) -> None:
+def test_any_text_is_read_without_an_error(texts: list[str]) -> None:
     for read in (in_journal, in_dmesg, line_by_line):
         for each in read(*texts):
             assert each.do and each.what and json.dumps(each.fields())
 
 
-def test_much_is_read_quickly() -> None:
+def test_large_logs_are_read_quickly() -> None:
     for filler in (
         "NVRM: The NVIDIA GPU ",
         "NVRM: GPU 0000:3b:00.0 ",
@@ -232,6 +232,6 @@ def test_much_is_read_quickly() -> None:
         "NVRM: The NVIDIA \x1b[3GT GPU installed in this system is supported through the NVIDIA 470.xx Legacy drivers",
     ],
 )
-def test_no_control_character_gets_into_what_is_said(text: str) -> None:
+def test_messages_contain_no_control_characters(text: str) -> None:
     message = read_message(text)
     assert message is None or message.what.isprintable()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Health by nvidia-smi and by the kernel log in one picture, and where the kernel log is asked for."""
+"""Health according to nvidia-smi and the kernel log combined, and the source of the kernel log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def found(*lines: str) -> list[Finding]:
     return findings(read_dmesg("\n".join(lines)))
 
 
-def test_without_xids_the_facts_stay() -> None:
+def test_minor_xids_do_not_change_the_facts() -> None:
     known = complete(facts(), found(MINOR))
     assert (known["state"], known["message"], known["problems"]) == ("ok", None, [])
     assert [(gpu["healthy"], gpu["advice"]) for gpu in known["gpus"]] == [(True, []), (True, [])]
@@ -65,7 +65,7 @@ def test_a_critical_xid_makes_its_gpu_unhealthy() -> None:
     assert second["healthy"]
 
 
-def test_of_a_gpu_that_nvidia_smi_does_not_list_it_is_told_too() -> None:
+def test_an_xid_of_a_gpu_that_nvidia_smi_does_not_list_is_reported_too() -> None:
     known = complete(facts(), found(STRAY))
     assert (known["state"], known["message"]) == (
         "degraded",
@@ -73,7 +73,7 @@ def test_of_a_gpu_that_nvidia_smi_does_not_list_it_is_told_too() -> None:
     )
 
 
-def test_a_worse_state_stays() -> None:
+def test_a_worse_state_is_kept() -> None:
     known = complete(facts("gpu_lost", of_words("GPU is lost")), found(LOST))
     assert known["state"] == "gpu_lost"
     assert known["message"].startswith("said\nGPU 0")
@@ -86,7 +86,7 @@ SOUND: dict[str, Any] = {"recovery": None, "reset": None, "fabric": {}, "memory"
 
 
 def account(**more: Any) -> Problem:
-    """Return the one problem of a GPU that says this of itself."""
+    """Return the only problem of a GPU with these values."""
     [found] = health(**{**SOUND, **more})
     return found
 
@@ -106,7 +106,7 @@ def account(**more: Any) -> Problem:
         (faults([("temperature", "Unknown Error")])[0], "temperature: Unknown Error", "Check nvidia-smi -q"),
     ],
 )
-def test_every_problem_has_its_advice(problem: Problem, said: str, words: str) -> None:
+def test_every_problem_has_a_remedy(problem: Problem, said: str, words: str) -> None:
     known = complete(facts("degraded", problem), [])
     (advice,) = known["gpus"][0]["advice"]
     assert words in advice and known["gpus"][0]["problems"][0].startswith(said)
@@ -115,7 +115,7 @@ def test_every_problem_has_its_advice(problem: Problem, said: str, words: str) -
     assert known["message"] == "said"
 
 
-def test_general_advice_only_where_there_is_no_better_one() -> None:
+def test_general_advice_is_only_given_without_a_specific_one() -> None:
     known = complete(facts("degraded", *faults([("power", "ERR!"), ("name", "GPU is lost")])), [])
     assert known["gpus"][0]["problems"] == ["power: ERR!", "GPU is lost"]
     assert len(known["gpus"][0]["advice"]) == 1
@@ -139,7 +139,7 @@ JOURNAL = json.dumps({"MESSAGE": LOST, "_TRANSPORT": "kernel"})
     [
         ({"journalctl": Result((), 0, JOURNAL, "")}, [79], None),
         ({"journalctl": Result((), 0, "{}\n", ""), "dmesg": Result((), 0, LOST, "")}, [], None),
-        # A journal that does not record the kernel's messages.
+        # This journal does not record the kernel's messages.
         ({"journalctl": Result((), 0, "", ""), "dmesg": Result((), 0, LOST, "")}, [79], None),
         ({"journalctl": Result((), 0, "", "")}, None, "journalctl: it has no messages of the kernel"),
         ({"journalctl": Result((), 1, "", "No journal"), "dmesg": Result((), 0, LOST, "")}, [79], None),
@@ -148,7 +148,9 @@ JOURNAL = json.dumps({"MESSAGE": LOST, "_TRANSPORT": "kernel"})
         ({}, None, "there is no such program"),
     ],
 )
-def test_the_journal_is_asked_first(answers: dict[str, Result], numbers: list[int] | None, failure: str | None) -> None:
+def test_the_journal_is_read_before_dmesg(
+    answers: dict[str, Result], numbers: list[int] | None, failure: str | None
+) -> None:
     records, said = kernel_records(runner(**answers))
     assert (None if records is None else [event.xid for event in read_records(records)]) == numbers
     assert (failure is None) == (said is None) and (failure or "") in (said or "")

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.device_plugin_config import device_plugin_config
-from ansible_collections.gpulab.kubernetes.plugins.filter.gpu_sharing import gpu_sharing
+from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import device_plugin_config, gpu_sharing
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia import sharing
 from hypothesis import given
@@ -48,7 +47,7 @@ BASE = {"version": "v1", "flags": {"failOnInitError": True}}
         ),
     ],
 )
-def test_each_wrong_declaration_is_one_sentence(declared: Any, words: str) -> None:
+def test_each_invalid_declaration_is_one_error(declared: Any, words: str) -> None:
     [problem] = sharing.problems(declared)
     assert words in problem
     with pytest.raises(DomainError, match=re.escape(words)):
@@ -75,7 +74,7 @@ def test_each_wrong_declaration_is_one_sentence(declared: Any, words: str) -> No
         ),
     ],
 )
-def test_what_a_declaration_comes_to(
+def test_a_declaration_determines_name_partitions_and_resources(
     declared: dict[str, Any], name: str, parts: list[list[str]], amounts: dict[str, int]
 ) -> None:
     assert sharing.problems(declared) == []
@@ -83,12 +82,12 @@ def test_what_a_declaration_comes_to(
     assert (found["name"], found["amounts"]) == (name, amounts)
 
 
-def test_names_are_values_of_labels() -> None:
+def test_names_are_valid_values_of_labels() -> None:
     everything = {**TIME_SLICING, "replicas": 1000, "rename": True, "refuse_more_than_one": True}
     assert re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", sharing.read(everything).name)
 
 
-def test_one_configuration_for_each_way_of_sharing() -> None:
+def test_each_way_of_sharing_has_one_device_plugin_configuration() -> None:
     made = device_plugin_config([TIME_SLICING, MIG, {"mode": "mps", "replicas": 2}, TIME_SLICING], BASE)
     assert list(made) == ["exclusive", "mig-mixed", "mps-2", "time-slicing-4"]
     assert json.loads(made["exclusive"]) == {"version": "v1", "flags": {"failOnInitError": True, "migStrategy": "none"}}
@@ -103,7 +102,7 @@ def test_one_configuration_for_each_way_of_sharing() -> None:
     assert json.loads(made["mps-2"])["sharing"]["mps"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 2}]
 
 
-def test_the_filters_name_the_variable() -> None:
+def test_errors_of_the_filters_name_the_variable() -> None:
     for call in (lambda: gpu_sharing({"mode": "mig"}, 1), lambda: device_plugin_config([{"mode": "mig"}], BASE)):
         with pytest.raises(AnsibleFilterError, match="Error while reading nvidia_device_plugin_sharing: layout"):
             call()
@@ -118,7 +117,7 @@ MODES = st.sampled_from(["exclusive", "time_slicing", "mps", "mig"])
 
 
 @given(st.builds(lambda rest, mode: {**rest, "mode": mode}, st.dictionaries(KEYS, JSON), MODES) | JSON)
-def test_any_value_is_right_or_told(declared: Any) -> None:
+def test_any_value_is_accepted_or_refused(declared: Any) -> None:
     if not sharing.problems(declared):
         assert sharing.read(declared).mode in sharing.MODES
         assert all(amount > 0 for amount in gpu_sharing(declared, 3)["amounts"].values())

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Xid messages in all forms that drivers have given them, and what they amount to."""
+"""Xid messages in all formats that drivers have used, and the findings derived from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TO_REBOOT = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0
 TO_RESET = "NVRM: Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)"
 NETIR = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT {} XC0 i0 Link 03 (0x00086226 0x00000001 0x00000000)"
 
-# Line -> number, address, pid, process, the rest.
+# Line, Xid, address, process ID, process name, remaining text.
 FORMS: list[tuple[str, int, str, int | None, str | None, str]] = [
     (FALLEN, 79, GPU, None, None, "GPU has fallen off the bus."),
     ("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", 79, "00000000:01:00.0", None, None, "GPU has*"),
@@ -72,7 +72,7 @@ FORMS: list[tuple[str, int, str, int | None, str | None, str]] = [
     ("NVRM: GPU at 0000:01:00.0 has fallen off the bus.", 79, "00000000:01:00.0", None, None, "has fallen*"),
 ]
 
-# What the driver says of a GPU that is gone before it took it into use.
+# Messages about a GPU that fell off the bus before the driver initialized it.
 GONE = {
     "three lines": (
         "NVRM: The NVIDIA GPU 0000:3b:00.0",
@@ -116,7 +116,9 @@ NONE = [
 @pytest.mark.parametrize(
     ("line", "xid", "address", "pid", "process", "text"), FORMS, ids=[form[0][:60] for form in FORMS]
 )
-def test_forms(line: str, xid: int, address: str, pid: int | None, process: str | None, text: str) -> None:
+def test_all_formats_of_xid_messages_are_read(
+    line: str, xid: int, address: str, pid: int | None, process: str | None, text: str
+) -> None:
     found = read_message(line)
     assert found is not None
     assert (found.xid, found.address, found.pid, found.process) == (xid, address, pid, process)
@@ -124,7 +126,7 @@ def test_forms(line: str, xid: int, address: str, pid: int | None, process: str 
 
 
 @pytest.mark.parametrize("line", NONE, ids=[line[:40] for line in NONE])
-def test_other_lines(line: str) -> None:
+def test_other_lines_are_ignored(line: str) -> None:
     assert read_message(line) is None
 
 
@@ -151,7 +153,7 @@ def entry(message: Any, **fields: Any) -> str:
         ("[" * 100_000 + "NVRM", False),
     ],
 )
-def test_the_journal_counts_what_the_kernel_or_root_wrote(line: str, seen: bool) -> None:
+def test_only_journal_entries_of_the_kernel_or_root_count(line: str, seen: bool) -> None:
     found = read_journal(f"{entry('first line')}\n{line}\n")
     assert [(event.xid, event.address, event.time) for event in found] == (
         [(79, GPU, 1795323985.123456)] if seen else []
@@ -169,14 +171,14 @@ def test_the_journal_counts_what_the_kernel_or_root_wrote(line: str, seen: bool)
         ("", None),
     ],
 )
-def test_dmesg_with_and_without_times(stamp: str, time: float | None) -> None:
+def test_dmesg_is_read_with_and_without_times(stamp: str, time: float | None) -> None:
     (found,) = read_dmesg(f"{stamp}usb 1-1: new device\n{stamp}{FALLEN}\n")
     assert (found.xid, found.time) == (79, time)
 
 
 @pytest.mark.parametrize("lines", GONE.values(), ids=GONE)
 @pytest.mark.parametrize("around", [(), OLD, ("usb 1-1: new device",), ("NVRM: loading NVIDIA UNIX Kernel Module",)])
-def test_gpu_that_was_gone_before_the_driver_took_it(lines: tuple[str, ...], around: tuple[str, ...]) -> None:
+def test_a_gpu_lost_before_its_initialization_is_found(lines: tuple[str, ...], around: tuple[str, ...]) -> None:
     stamp = "2026-11-22T05:06:25,123456+00:00 "
     texts = [*around, *lines, *around]
     as_record = f"{stamp}{lines[0]}\n" + "".join(f"               {line}\n" for line in lines[1:])
@@ -193,7 +195,7 @@ def test_gpu_that_was_gone_before_the_driver_took_it(lines: tuple[str, ...], aro
         assert one.severity == "critical"
 
 
-def test_gpus_that_are_gone_one_after_the_other() -> None:
+def test_several_gpus_lost_before_their_initialization_are_found() -> None:
     lines = [*GONE["three lines"], *OLD, *(line.replace("3b", "5e") for line in GONE["three lines"])]
     assert [event.address for event in read_dmesg("\n".join(lines))] == [GPU, "00000000:5E:00.0"]
     assert read_dmesg("\n".join([*OLD, *GONE["three lines"][1:]])) == []
@@ -205,7 +207,7 @@ def events(*lines: str) -> list[Event]:
     return [event for event in found if event]
 
 
-def test_messages_of_one_number_are_one_finding() -> None:
+def test_messages_with_the_same_xid_are_one_finding() -> None:
     (one,) = findings(events(FALLEN, FALLEN, FALLEN))
     assert (one.count, one.first, one.last, one.severity, one.over) == (3, 1000.0, 1002.0, "critical", False)
     assert "Reboot the host" in one.advice
@@ -230,7 +232,7 @@ COMPANION = "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus."
         ([(0, FALLEN), (0, COMPANION.replace("3b", "5e"))], 1),
     ],
 )
-def test_a_lost_gpu_counts_once_however_often_the_driver_says_it(
+def test_a_lost_gpu_is_one_finding_however_often_it_is_logged(
     lines: list[tuple[float | None, str]], count: int
 ) -> None:
     found = findings(event for time, line in lines if (event := read_message(line, time)))
@@ -247,13 +249,13 @@ def test_a_lost_gpu_counts_once_however_often_the_driver_says_it(
         ([None] * 10, "warning"),
     ],
 )
-def test_a_storm_of_errors_of_nvlink_that_are_not_fatal_is_a_warning(times: list[float | None], severity: str) -> None:
+def test_many_nonfatal_nvlink_errors_are_a_warning(times: list[float | None], severity: str) -> None:
     (one,) = findings(event for time in times if (event := read_message(NETIR.format("Nonfatal"), time)))
     assert (one.severity, "nvidia-smi nvlink --status" in one.advice) == (severity, severity == "warning")
     assert list(problems_of([one])) == []
 
 
-def test_only_since_a_time_and_always_what_has_none() -> None:
+def test_messages_since_a_time_and_those_without_a_time_count() -> None:
     assert findings(events(FALLEN), since=1000.5) == []
     assert [each.count for each in findings(events(FALLEN, FALLEN), since=1000.5)] == [1]
     (kept,) = findings([Event(79, GPU, "")], since=1e12)
@@ -277,13 +279,13 @@ def test_only_since_a_time_and_always_what_has_none() -> None:
         (("NVRM: Xid (PCI:0000:3b:00): 999, new",), "warning", "Look it up"),
     ],
 )
-def test_severity(lines: tuple[str, ...], severity: str, words: str) -> None:
+def test_each_xid_has_its_severity(lines: tuple[str, ...], severity: str, words: str) -> None:
     (one,) = findings(events(*lines))
     assert one.severity == severity
     assert words in one.advice
 
 
-def test_what_the_driver_calls_recovered_is_over_and_what_comes_later_is_not() -> None:
+def test_a_recovery_ends_earlier_messages_only() -> None:
     other = "NVRM: Xid (PCI:0000:5e:00): 48, DBE"
     assert picked(findings(events(FALLEN, other, TO_NONE))) == {(79, True), (48, False), (154, True)}
     assert picked(findings(events(TO_NONE, FALLEN))) == {(79, False), (154, True)}
@@ -294,19 +296,19 @@ def picked(found: list[Finding]) -> set[tuple[int, bool]]:
     return {(each.xid, each.over) for each in found}
 
 
-def test_times() -> None:
+def test_times_are_read() -> None:
     assert moment("2026-11-22T05:06:25Z") == 1795323985
     assert written(1795323985.9) == "2026-11-22T05:06:25Z"
     assert [moment(text) for text in ("", "yesterday", "2026-11-22", "2026-11-22T05:06:25+01:00")] == [None] * 4
 
 
-def test_every_number_has_an_action() -> None:
+def test_every_xid_has_an_action() -> None:
     assert {each.action for each in data.XIDS.values()} <= set(data.ACTIONS)
     assert {severity for severity, _advice in data.ACTIONS.values()} == set(data.SEVERITIES)
     assert {data.RECOVERY, data.LOST, *data.NVLINK5} <= set(data.XIDS)
 
 
-def test_prometheus_alerts_on_the_critical_ones() -> None:
+def test_prometheus_alerts_on_the_critical_xids() -> None:
     rules = yaml.safe_load((ROOT / "examples" / "monitoring" / "rules.yml").read_text())
     (rule,) = [each for group in rules["groups"] for each in group["rules"] if each["alert"] == "GpulabGpuXid"]
     pattern = re.fullmatch(r'DCGM_FI_DEV_XID_ERRORS\{err_code=~"(.*)"}', rule["expr"])
@@ -316,7 +318,7 @@ def test_prometheus_alerts_on_the_critical_ones() -> None:
 
 
 @pytest.mark.parametrize("number", [119, 120])
-def test_errors_of_the_gsp_name_their_section(number: int) -> None:
+def test_errors_of_the_gsp_name_their_section_of_the_guide(number: int) -> None:
     (found,) = findings(read_dmesg(f"NVRM: Xid (PCI:0000:3b:00): {number}, Timeout after 6s of waiting for RPC"))
     assert found.severity == "critical" and "--gpu-reset" in found.advice
     section = found.advice.partition('section "')[2].partition('"')[0]

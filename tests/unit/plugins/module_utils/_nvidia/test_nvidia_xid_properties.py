@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever is in a kernel log: it is read, quickly, and no Xid is lost or made up."""
+"""Any kernel log is read quickly, and no Xid is lost or invented."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MESSAGES = st.builds(
 
 
 @given(st.lists(st.one_of(NOISE, MESSAGES), max_size=20).map("\n".join))
-def test_any_text_is_read(text: str) -> None:
+def test_any_text_is_read_without_an_error(text: str) -> None:
     for found in (read_dmesg(text), read_journal(text)):
         for each in findings(found):
             assert each.severity in data.SEVERITIES and each.advice and each.count >= 1
@@ -57,7 +57,7 @@ def test_any_text_is_read(text: str) -> None:
 
 
 @given(st.lists(MESSAGES, max_size=20), NOISE.filter(lambda text: "NVRM" not in text))
-def test_no_xid_is_lost_or_made_up(messages: list[str], noise: str) -> None:
+def test_no_xid_is_lost_or_invented(messages: list[str], noise: str) -> None:
     text = "\n".join(part for message in messages for part in (noise, message))
     assert sum(each.count for each in findings(read_dmesg(text))) == len(messages)
     entries = [json.dumps({"MESSAGE": message, "_TRANSPORT": "kernel"}) for message in messages]
@@ -65,12 +65,12 @@ def test_no_xid_is_lost_or_made_up(messages: list[str], noise: str) -> None:
 
 
 @given(st.lists(MESSAGES, max_size=20))
-def test_a_problem_is_a_critical_one_that_is_not_over(messages: list[str]) -> None:
+def test_only_a_critical_finding_that_is_not_over_is_a_problem(messages: list[str]) -> None:
     found = findings(event for event in map(read_message, messages) if event)
     assert len(list(problems_of(found))) == sum(1 for each in found if each.severity == data.CRITICAL and not each.over)
 
 
-def test_much_is_read_quickly() -> None:
+def test_large_logs_are_read_quickly() -> None:
     message = "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=a, Graphics Exception: "
     for filler in (
         "NVRM: Xid (" * 100,

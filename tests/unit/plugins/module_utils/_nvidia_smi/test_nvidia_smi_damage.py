@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Damage in any form of output shows, and what wrappers print around it does no harm."""
+"""Damage to any output format is detected, and additional output of wrappers is ignored."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ FORMS = [
 
 @pytest.mark.parametrize(("before", "after"), AROUND)
 @pytest.mark.parametrize("text", FORMS, ids=["xml", "csv", "list", "table", "text"])
-def test_things_around_do_no_harm(text: str, before: str, after: str) -> None:
+def test_output_of_wrappers_is_ignored(text: str, before: str, after: str) -> None:
     found = facts(before + text.replace("\n", "\r\n") + after)
     assert (found["state"], found["count"]) == ("ok", 4)
     assert [gpu["index"] for gpu in found["gpus"]] == [0, 1, 2, 3]
@@ -85,6 +85,6 @@ def test_things_around_do_no_harm(text: str, before: str, after: str) -> None:
 
 @pytest.mark.parametrize("text", FORMS, ids=["xml", "csv", "list", "table", "text"])
 @pytest.mark.parametrize("rc", [2, 6, 14, 139, 255])
-def test_good_output_with_a_bad_exit_status_is_not_ok(text: str, rc: int) -> None:
+def test_valid_output_with_an_error_status_is_not_ok(text: str, rc: int) -> None:
     found = facts(text, rc)
     assert (found["state"], found["rc"], found["count"]) == ("crashed" if rc == 139 else "degraded", rc, 4)

@@ -16,7 +16,7 @@ ALL = ["gpus", "mig", "processes", "topology"]
 
 
 def always(text: str, rc: int = 0) -> Callable[[Sequence[str]], Result]:
-    """A program that prints the same whatever it is asked."""
+    """A program that prints the same for any arguments."""
     return lambda arguments: Result(tuple(arguments), rc, text, "")
 
 
@@ -42,7 +42,7 @@ class Program:
         return Result(tuple(arguments), rc, text, "")
 
 
-def test_xml_alone_is_enough() -> None:
+def test_the_xml_form_is_sufficient() -> None:
     program = Program(xml=smi.xml())
     found = facts(program, ["gpus", "mig", "processes"])
     assert program.asked == ["xml"]
@@ -91,7 +91,7 @@ def test_xml_alone_is_enough() -> None:
 
 @pytest.mark.parametrize("doctype", [None, *(f"nvsmi_device_v{number}.dtd" for number in (10, 11, 12, 13))])
 @pytest.mark.parametrize("before", ["", "Warning: infoROM\n", "\ufeff", "\x1b[32mbanner\x1b[0m\n\n"])
-def test_xml_with_things_around(doctype: str | None, before: str) -> None:
+def test_other_output_around_the_xml_is_ignored(doctype: str | None, before: str) -> None:
     text = before + smi.xml(doctype=doctype).replace("\n", "\r\n") + "bye\r\n"
     found = facts(always(text))
     assert (found["state"], found["count"], len(found["gpus"])) == ("ok", 4, 4)
@@ -126,7 +126,7 @@ EXTRAS = [
 
 
 @pytest.mark.parametrize(("extra", "expected"), EXTRAS)
-def test_power_in_every_dialect(extra: str, expected: tuple[float | None, float | None]) -> None:
+def test_power_is_read_in_every_version(extra: str, expected: tuple[float | None, float | None]) -> None:
     (gpu,) = facts(always(smi.xml((smi.Gpu(extra=extra),))))["gpus"]
     assert (gpu["power_draw_w"], gpu["power_limit_w"]) == expected
 
@@ -144,7 +144,7 @@ ECC = [
 
 
 @pytest.mark.parametrize(("aggregate", "expected"), ECC)
-def test_uncorrected_errors_in_every_dialect(aggregate: str, expected: int | None) -> None:
+def test_uncorrected_errors_are_read_in_every_version(aggregate: str, expected: int | None) -> None:
     extra = f"<ecc_errors><volatile></volatile><aggregate>{aggregate}</aggregate></ecc_errors>"
     (gpu,) = facts(always(smi.xml((smi.Gpu(extra=extra),))))["gpus"]
     assert gpu["ecc"]["uncorrected_aggregate"] == expected
@@ -161,7 +161,7 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("extra", "problem"), PROBLEMS)
-def test_gpu_that_is_not_well_by_its_own_account(extra: str, problem: str) -> None:
+def test_a_gpu_that_reports_a_problem_is_unhealthy(extra: str, problem: str) -> None:
     found = facts(always(smi.xml((smi.Gpu(0), smi.Gpu(1, extra=extra)))))
     assert found["state"] == "degraded"
     assert [gpu["healthy"] for gpu in found["gpus"]] == [True, False]
@@ -184,12 +184,12 @@ def test_gpu_that_is_not_well_by_its_own_account(extra: str, problem: str) -> No
         ("<remapped_rows>N/A</remapped_rows>", None, None),
     ],
 )
-def test_retired_and_remapped(extra: str, pending: bool | None, failure: bool | None) -> None:
+def test_retired_pages_and_remapped_rows_are_read(extra: str, pending: bool | None, failure: bool | None) -> None:
     (gpu,) = facts(always(smi.xml((smi.Gpu(extra=extra),))))["gpus"]
     assert gpu["retired_or_remapped"] == {"pending": pending, "failure": failure}
 
 
-def test_mig_gets_profiles_and_uuids_from_the_list() -> None:
+def test_profiles_and_uuids_of_mig_devices_come_from_the_list() -> None:
     gpu = smi.Gpu(0, "NVIDIA A100-SXM4-40GB", "Enabled", smi.MIG_DEVICES)
     program = Program(xml=smi.xml((gpu,)), list=smi.listed((gpu,)) + smi.MIG_LIST)
     found = facts(program, ["gpus", "mig"])
@@ -219,14 +219,14 @@ def test_mig_gets_profiles_and_uuids_from_the_list() -> None:
     assert facts(Program(xml=smi.xml((gpu,))), ["gpus"])["gpus"][0]["mig"]["devices"][0]["profile"] is None
 
 
-def test_mig_uuids_of_older_drivers_hold_the_instances() -> None:
+def test_mig_uuids_of_older_drivers_contain_the_instances() -> None:
     gpu = smi.Gpu(0, "A100-SXM4-40GB")
     line = f"  MIG 3g.20gb Device 0: (UUID: MIG-{gpu.uuid}/2/0)\n"
     (found,) = facts(always(smi.listed((gpu,)) + line))["gpus"]
     assert (found["mig"]["devices"][0]["gi"], found["mig"]["devices"][0]["ci"]) == (2, 0)
 
 
-def test_csv_list_and_table_stand_in_for_the_xml() -> None:
+def test_without_xml_csv_list_and_table_are_read() -> None:
     program = Program(xml=("ERROR: Option -x is not recognized.\n", 255), csv="auto", list=smi.listed())
     found = facts(program, ["gpus"])
     assert program.asked == ["xml", "csv", "list", "table"]
@@ -236,7 +236,7 @@ def test_csv_list_and_table_stand_in_for_the_xml() -> None:
     assert (gpu["power_draw_w"], gpu["minor_number"], gpu["architecture"]) == (70.02, None, None)
 
 
-def test_fields_that_a_driver_does_not_know_are_left_out() -> None:
+def test_csv_fields_that_a_driver_does_not_know_are_omitted() -> None:
     def run(arguments: Sequence[str]) -> Result:
         if arguments and arguments[0].startswith("--query-gpu="):
             fields = arguments[0].split("=")[1]
@@ -257,7 +257,7 @@ OTHERS = tuple(gpu for gpu in smi.FOUR if gpu.index != 2)
 
 
 @pytest.mark.parametrize("address", ["0000:30:00.0", " 0000:30:00.0", "2: 0000:30:00.0"])
-def test_lost_gpu_keeps_its_index_and_its_place(address: str) -> None:
+def test_a_lost_gpu_keeps_its_index_and_position(address: str) -> None:
     words = LOST.format(address=address)
     program = Program(
         xml=(words, 15), csv=(words, 15), list=(smi.listed(OTHERS[:2]) + words + smi.listed(OTHERS[2:]), 15)
@@ -272,7 +272,7 @@ def test_lost_gpu_keeps_its_index_and_its_place(address: str) -> None:
 
 
 HANDLE = "Unable to determine the device handle for GPU{}: {}\n"
-# The last two are the reasons for nvidia-smi's statuses 8 and 10, broken as it breaks them.
+# The last two belong to nvidia-smi's exit statuses 8 and 10, with its own line breaks.
 REASONS = (
     "Unknown Error",
     "Unable to communicate with GPU because it is insufficiently powered.\n"
@@ -285,7 +285,7 @@ REASONS = (
 
 @pytest.mark.parametrize("reason", REASONS, ids=[reason[:20] for reason in REASONS])
 @pytest.mark.parametrize("rc", [6, 8, 10, 255])
-def test_only_gpu_can_not_be_opened(reason: str, rc: int) -> None:
+def test_the_only_gpu_cannot_be_opened(reason: str, rc: int) -> None:
     found = facts(always(HANDLE.format("0: 0000:01:00.0", reason) + "No devices were found\n", rc), ["gpus"])
     assert (found["state"], found["count"]) == ("unreadable", 1)
     assert found["advice"].startswith("nvidia-smi can't open GPU 00000000:01:00.0. Check the kernel log")
@@ -295,14 +295,14 @@ def test_only_gpu_can_not_be_opened(reason: str, rc: int) -> None:
 
 
 @pytest.mark.parametrize("reason", REASONS, ids=[reason[:20] for reason in REASONS])
-def test_gpu_that_can_not_be_opened_above_the_others(reason: str) -> None:
+def test_one_of_several_gpus_cannot_be_opened(reason: str) -> None:
     found = facts(always(HANDLE.format(" 0000:30:00.0", reason) + smi.xml(OTHERS, attached=4), 10))
     assert (found["state"], found["count"]) == ("degraded", 4)
     assert [gpu["healthy"] for gpu in found["gpus"]] == [True, True, False, True]
     assert found["gpus"][2]["problems"] == [reason.replace("\n", " ")]
 
 
-def test_lost_gpu_in_csv() -> None:
+def test_a_lost_gpu_in_the_csv_is_found() -> None:
     program = Program(xml=("", 1), csv=smi.csv("count,index,uuid,name,pci.bus_id,memory.total", lost=2))
     found = facts(program, ["gpus"])
     assert found["state"] == "degraded"
@@ -310,7 +310,7 @@ def test_lost_gpu_in_csv() -> None:
     assert (lost["index"], lost["uuid"], lost["healthy"], lost["problems"]) == (2, None, False, ["GPU is lost"])
 
 
-def test_xml_that_lacks_a_gpu_is_completed_by_others() -> None:
+def test_a_gpu_missing_in_the_xml_is_added_from_other_forms() -> None:
     text = smi.xml(OTHERS, attached=4)
     found = facts(Program(xml=text, csv="auto"), ["gpus"])
     assert (found["count"], [gpu["index"] for gpu in found["gpus"]]) == (4, [0, 1, 2, 3])
@@ -321,7 +321,7 @@ def test_xml_that_lacks_a_gpu_is_completed_by_others() -> None:
     assert [gpu["index"] for gpu in alone["gpus"]] == [None, None, None], "nobody can tell which one is missing"
 
 
-def test_crash_in_the_middle_of_the_xml() -> None:
+def test_a_crash_in_the_middle_of_the_xml_is_detected() -> None:
     whole = smi.xml()
     cut = whole[: whole.index("<gpu id", whole.index(smi.FOUR[2].uuid))]
     alone = facts(always(cut, 139), ["gpus"])
@@ -331,7 +331,7 @@ def test_crash_in_the_middle_of_the_xml() -> None:
     assert (helped["state"], len(helped["gpus"])) == ("degraded", 4)
 
 
-def test_table() -> None:
+def test_the_table_is_read() -> None:
     found = facts(always(smi.TABLE), ["gpus", "processes"])
     assert (found["state"], found["driver_version"], found["cuda_version"]) == ("degraded", "610.57.04", "13.3")
     one, other = found["gpus"]
@@ -349,14 +349,14 @@ def test_table() -> None:
     assert "GPU is lost" in other["problems"]
 
 
-def test_table_that_was_cut_off_is_never_ok() -> None:
+def test_a_truncated_table_is_never_ok() -> None:
     good = smi.TABLE.replace("ERR!", "  0 ").replace("GPU is lost            ", "      59MiB /  40960MiB")
     assert facts(always(good))["state"] == "ok"
     for end in range(len(good) - 2):
         assert facts(always(good[:end]))["state"] != "ok"
 
 
-def test_log_as_text() -> None:
+def test_the_text_form_of_the_query_is_read() -> None:
     found = facts(always(smi.QUERY_TEXT), ["gpus", "processes"])
     assert (found["state"], found["source"], found["driver_version"]) == ("ok", ["query_text"], "535.183.01")
     (gpu,) = found["gpus"]
@@ -366,13 +366,13 @@ def test_log_as_text() -> None:
     assert (gpu["processes"][0]["pid"], gpu["processes"][0]["used_memory_mib"]) == (1234, 100)
 
 
-def test_versions_only() -> None:
+def test_output_with_versions_only_is_unreadable_but_has_the_versions() -> None:
     text = 'NVIDIA-SMI version  : 610.57.04\nDRIVER version      : Deprecated, see "KMD version" instead\n'
     found = facts(always(text + "KMD version         : 610.57.04\nCUDA UMD version    : 13.3"))
     assert (found["state"], found["driver_version"], found["cuda_version"]) == ("unreadable", "610.57.04", "13.3")
 
 
-def test_topology() -> None:
+def test_the_topology_is_read() -> None:
     found = facts(Program(xml=smi.xml(smi.FOUR[:2]), topo=smi.TOPOLOGY))
     assert found["topology"] == {
         "gpus": ["GPU0", "GPU1"],
@@ -391,7 +391,7 @@ def test_topology() -> None:
 
 
 @pytest.mark.parametrize(("words", "rc", "state"), smi.MESSAGES)
-def test_states_by_the_words_of_the_program(words: str, rc: int, state: str) -> None:
+def test_error_messages_determine_the_state(words: str, rc: int, state: str) -> None:
     found = facts(always(words, rc))
     assert (found["state"], found["rc"]) == (state, rc)
     assert found["advice"]
@@ -400,7 +400,7 @@ def test_states_by_the_words_of_the_program(words: str, rc: int, state: str) -> 
     assert not first or first[:20].strip() in found["message"]
 
 
-def test_final_states_are_not_asked_for_again() -> None:
+def test_after_a_final_error_no_other_form_is_tried() -> None:
     words, rc, _state = smi.MESSAGES[1]
     program = Program(xml=(words, rc))
     facts(program)
@@ -423,16 +423,16 @@ def test_final_states_are_not_asked_for_again() -> None:
         ("GPU-1", None),
     ],
 )
-def test_pci_addresses(raw: str | None, address: str | None) -> None:
+def test_pci_addresses_are_normalized(raw: str | None, address: str | None) -> None:
     assert bus_id(raw) == address
 
 
 @pytest.mark.parametrize("raw", ["N/A", "[N/A]", "[Not Supported]", "[Unknown Error]", "ERR!", "", " ", "None"])
-def test_values_that_are_not_known(raw: str) -> None:
+def test_placeholders_are_read_as_unknown(raw: str) -> None:
     assert word(raw) is None
     assert mib(raw) is None
 
 
 @pytest.mark.parametrize(("raw", "size"), [("15360 MiB", 15360), ("15360", 15360), ("2 GiB", 2048), ("1 XB", None)])
-def test_memory_sizes(raw: str, size: int | None) -> None:
+def test_memory_sizes_are_read(raw: str, size: int | None) -> None:
     assert mib(raw) == size

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Each form of output alone, as a program prints it that gives the same answer whatever it is asked."""
+"""Each output form alone, from a program that prints the same for any arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def picked(gpu: dict[str, Any], *keys: str) -> list[Any]:
     return [gpu[key] for key in keys]
 
 
-def test_table_of_two_lines_for_each_gpu() -> None:
+def test_a_table_with_two_lines_per_gpu_is_read() -> None:
     found = facts(smi_tables.OLD)
     assert (found["state"], found["driver_version"], found["cuda_version"]) == ("ok", "418.126.02", "10.1")
     first, second = found["gpus"]
@@ -53,7 +53,7 @@ TABLES = [
 
 
 @pytest.mark.parametrize(("text", "driver", "draw", "limit", "memory", "process", "used"), TABLES)
-def test_tables_of_all_kinds_of_hosts(
+def test_tables_of_all_kinds_of_hosts_are_read(
     text: str, driver: str, draw: float, limit: float, memory: int, process: str | None, used: int | None
 ) -> None:
     found = facts(text)
@@ -66,13 +66,13 @@ def test_tables_of_all_kinds_of_hosts(
     )
 
 
-def test_pending_change_of_mig_in_the_table() -> None:
+def test_a_pending_mig_change_in_the_table_is_read() -> None:
     (gpu,) = facts(smi_tables.CONTAINER)["gpus"]
     assert picked(gpu["mig"], "capable", "current", "pending") == [True, "Disabled", None]
 
 
 @pytest.mark.parametrize("text", [smi_tables.MIG_ONE_CELL, smi_tables.MIG_SHARED])
-def test_split_compute_instances_share_the_memory_of_their_gpu_instance(text: str) -> None:
+def test_compute_instances_share_the_memory_of_their_gpu_instance(text: str) -> None:
     found = facts(text)
     (gpu,) = found["gpus"]
     assert (found["state"], gpu["mig"]["current"], gpu["utilization_gpu_pct"]) == ("ok", "Enabled", None)
@@ -85,7 +85,7 @@ def test_split_compute_instances_share_the_memory_of_their_gpu_instance(text: st
 
 
 @pytest.mark.parametrize("words", ["Unknown Error", "GPU is lost.  Reboot the system to recover this GPU"])
-def test_lost_gpu_above_the_table_keeps_its_place(words: str) -> None:
+def test_a_lost_gpu_above_the_table_keeps_its_position(words: str) -> None:
     line = f"Unable to determine the device handle for GPU1: 0001:20:00.0: {words}\n"
     found = facts(smi_tables.many(4, line), 15)
     assert (found["state"], found["count"], found["rc"]) == ("degraded", 4, 15)
@@ -99,7 +99,7 @@ def test_lost_gpu_above_the_table_keeps_its_place(words: str) -> None:
     assert facts(smi_tables.many(4))["state"] == "ok"
 
 
-def test_gpu_that_is_left_out_between_others_keeps_its_place() -> None:
+def test_a_gpu_omitted_between_others_keeps_its_position() -> None:
     others = tuple(gpu for gpu in smi.FOUR if gpu.index != 2)
     for text in (smi.listed(others), smi.csv("index,uuid,name,memory.total", others)):
         found = facts(text)
@@ -111,7 +111,7 @@ def test_gpu_that_is_left_out_between_others_keeps_its_place() -> None:
             [3, True],
         ]
         assert found["message"] == "GPU 2: nvidia-smi reports nothing about it"
-    # The last one is missed because the others tell how many there are.
+    # A missing last GPU is detected because the others contain the count.
     found = facts(smi.csv("count,index,uuid,name", smi.FOUR[:3]).replace("\n3, ", "\n4, "))
     assert (found["count"], found["gpus"][3]["index"], found["gpus"][3]["healthy"]) == (4, 3, False)
 
@@ -124,14 +124,14 @@ def test_gpu_that_is_left_out_between_others_keeps_its_place() -> None:
         ("Unable to determine the device handle for GPU2: Unknown Error", 2, None),
     ],
 )
-def test_complaint_between_the_lines_of_the_list(line: str, index: int, address: str | None) -> None:
+def test_an_error_between_the_lines_of_the_list_is_read(line: str, index: int, address: str | None) -> None:
     text = smi.listed(smi.FOUR[:2]) + line + "\n" + smi.listed(smi.FOUR[3:])
     found = facts(text, 15)
     assert (found["state"], found["count"]) == ("degraded", 4)
     assert picked(found["gpus"][index], "index", "pci_bus_id", "healthy") == [index, address, False]
 
 
-def test_nobody_knows_the_index_of_a_gpu_that_is_the_only_one_told_about() -> None:
+def test_a_gpu_that_is_only_named_in_an_error_has_no_index() -> None:
     line = "Unable to determine the device handle for GPU 0000:{}:00.0: GPU is lost.  Reboot the system\n"
     found = facts(line.format("2A") + line.format("3B"), 15)
     assert (found["state"], found["count"]) == ("gpu_lost", 2)
@@ -141,7 +141,7 @@ def test_nobody_knows_the_index_of_a_gpu_that_is_the_only_one_told_about() -> No
     ]
 
 
-def test_ill_in_every_cell_of_the_table() -> None:
+def test_a_gpu_with_errors_in_every_cell_of_the_table_is_unhealthy() -> None:
     found = facts(smi_tables.ILL)
     (gpu,) = found["gpus"]
     assert (found["state"], gpu["index"], gpu["name"]) == ("reset_required", 0, None)
@@ -164,13 +164,13 @@ def test_ill_in_every_cell_of_the_table() -> None:
         (smi.logged(()), "no_devices"),
     ],
 )
-def test_states_by_what_stands_in_place_of_values(text: str, state: str) -> None:
+def test_errors_in_place_of_values_determine_the_state(text: str, state: str) -> None:
     found = facts(text)
     assert found["state"] == state
     assert not any("[" in str(value) for gpu in found["gpus"] for value in gpu.values() if isinstance(value, str))
 
 
-def test_names_with_commas() -> None:
+def test_names_with_commas_are_read() -> None:
     text = (
         "index, name, pci.bus_id, uuid\n0, T4, rev. 2, blue, 00000000:10:00.0, GPU-1\n1, T4, 00000000:20:00.0, GPU-2\n"
     )
@@ -191,19 +191,19 @@ CSV_HEAD = "uuid, power.limit [W], name, index, temperature.gpu, memory.total [M
         ("GPU-7, [Not Supported], X, 0, [Never Seen Before], 1 MiB, , 0000:10:00.0", ["GPU-7", None, "X", None, 1]),
     ],
 )
-def test_csv_by_the_names_of_its_columns(row: str, expected: list[Any]) -> None:
+def test_csv_columns_are_found_by_name(row: str, expected: list[Any]) -> None:
     found = facts(f"a banner\n{CSV_HEAD}\n{row}\n")
     (gpu,) = found["gpus"]
     assert (found["state"], gpu["pci_bus_id"]) == ("ok", "00000000:10:00.0")
     assert picked(gpu, "uuid", "power_limit_w", "name", "temperature_c", "memory_total_mib") == expected
 
 
-def test_gpu_without_any_identity_is_counted_once() -> None:
+def test_a_gpu_without_any_identity_is_counted_once() -> None:
     found = facts("name, memory.total [MiB], driver_version\nTesla T4, 15360 MiB, 418.87\n")
     assert (found["state"], found["count"], found["gpus"][0]["memory_total_mib"]) == ("degraded", 1, 15360)
 
 
-def test_rows_about_something_else_are_no_list_of_gpus() -> None:
+def test_rows_about_other_things_do_not_count_as_gpus() -> None:
     head = "gpu_name, gpu_bus_id, gpu_uuid, retired_pages.address, retired_pages.cause\n"
     assert facts(f"{head}X, 00000000:10:00.0, GPU-1, 0x01, Double Bit ECC\n")["state"] == "degraded"
     head = "gpu_uuid, pid, process_name, used_gpu_memory [MiB]\n"
@@ -213,7 +213,7 @@ def test_rows_about_something_else_are_no_list_of_gpus() -> None:
     assert names == [(42, "/opt/a, b", 12), (43, None, None)]
 
 
-def test_log_as_text_of_610() -> None:
+def test_the_text_form_of_driver_610_is_read() -> None:
     found = facts("some warning\n" + smi.logged() + "bye\n")
     assert (found["state"], found["count"], found["source"]) == ("ok", 4, ["query_text"])
     assert (found["driver_version"], found["cuda_version"]) == ("610.77.01", "13.3")
@@ -225,7 +225,7 @@ def test_log_as_text_of_610() -> None:
 
 
 @pytest.mark.parametrize("attached", [3, 4])
-def test_lost_gpu_above_the_xml_keeps_its_place(attached: int) -> None:
+def test_a_lost_gpu_above_the_xml_keeps_its_position(attached: int) -> None:
     line = "Unable to determine the device handle for GPU1: 0000:20:00.0: GPU is lost.  Reboot the system\n"
     found = facts(line + smi.xml((smi.FOUR[0], *smi.FOUR[2:]), attached=attached), 15)
     assert (found["state"], found["count"], found["source"]) == ("degraded", 4, ["xml"])
@@ -241,7 +241,7 @@ SUPERCHIP = """<gpu_power_readings><average_power_draw>N/A</average_power_draw><
 <health><summary>Healthy</summary><bandwidth>Full</bandwidth><route_unhealthy>False</route_unhealthy></health></fabric>"""
 
 
-def test_superchip() -> None:
+def test_a_superchip_is_read() -> None:
     text = smi.xml((smi.Gpu(name="NVIDIA GH200 480GB", extra=SUPERCHIP),)).replace(
         "00000000:10:00.0", "00000009:01:00.0"
     )
@@ -269,7 +269,7 @@ VGPU_GUEST = """<?xml version="1.0" ?>
 </gpu></nvidia_smi_log>"""
 
 
-def test_guest_with_a_part_of_a_gpu() -> None:
+def test_a_guest_with_a_vgpu_is_read() -> None:
     found = facts(VGPU_GUEST)
     (gpu,) = found["gpus"]
     assert (found["state"], gpu["name"], gpu["memory_total_mib"]) == ("degraded", "GRID V100D-8C", 8192)
@@ -293,7 +293,7 @@ def test_guest_with_a_part_of_a_gpu() -> None:
     ],
 )
 @pytest.mark.parametrize("product", ["vgpu_software_licensed_product", "grid_licensed_product"])
-def test_vgpu_without_a_license(mode: str, status: str, problem: bool, product: str) -> None:
+def test_a_vgpu_without_a_license_is_a_problem(mode: str, status: str, problem: bool, product: str) -> None:
     text = VGPU_GUEST.replace("VGPU</virt", f"{mode}</virt").replace("Unlicensed", status)
     found = facts(text.replace("vgpu_software_licensed_product", product))
     assert found["state"] == ("degraded" if problem else "ok")
@@ -313,18 +313,18 @@ LICENSE_LOG = """    GPU Virtualization Mode
 """
 
 
-def test_vgpu_without_a_license_in_the_text() -> None:
+def test_a_vgpu_without_a_license_is_a_problem_in_the_text_form() -> None:
     text = smi.logged((smi.Gpu(name="GRID T4-16C"),)).replace("    Processes", f"{LICENSE_LOG}    Processes", 1)
     (gpu,) = facts(text)["gpus"]
     assert gpu["problems"] == ["the vGPU has no license: Unlicensed (Restricted)"]
 
 
-# A second line without a version.
+# The second version line has no version.
 UNKNOWN = re.sub(r"13\.3 \[.*", "13.3", smi.logged()).replace("13.3\n\nAttached", "N/A\n\nAttached")
 
 
 @pytest.mark.parametrize("text", [smi.xml(), smi.logged(), UNKNOWN, smi_tables.CONTAINER, smi_tables.SHARED_MEMORY])
-def test_libcuda_that_cannot_be_loaded(text: str) -> None:
+def test_a_libcuda_that_cannot_be_loaded_is_reported(text: str) -> None:
     sound = facts(text)
     broken = facts(re.sub(r"((?i:CUDA(?: UMD)? Version\s*: |<cuda_version>))\d+\.\d", r"\1ERR!", text))
     assert (sound["state"], sound["problems"]) == ("ok", [])
@@ -336,13 +336,13 @@ def test_libcuda_that_cannot_be_loaded(text: str) -> None:
 @pytest.mark.parametrize(
     "words", ["Unknown Error", "Not Supported", "Insufficient External Power", "Insufficient Memory"]
 )
-def test_a_library_that_cannot_start_has_its_own_advice(words: str) -> None:
+def test_a_library_that_cannot_initialize_has_its_own_remedy(words: str) -> None:
     found = facts(f"Failed to initialize NVML: {words}\n", 255)
     hints = {"Insufficient External Power": "power cables", "Insufficient Memory": "free -m"}
     assert found["state"] == "unreadable" and hints.get(words, "ls -l /dev/nvidia*") in found["advice"]
 
 
-def test_versions_that_do_not_fit_in_other_words() -> None:
+def test_another_wording_of_a_version_mismatch_is_recognized() -> None:
     words = "Failed to initialize NVML: RM has detected an NVML/RM version mismatch."
     assert facts(words, 255)["state"] == "version_mismatch"
 
@@ -369,7 +369,7 @@ MIG_LOG = """    MIG Device
 """
 
 
-def test_mig_devices_and_processes_in_the_text() -> None:
+def test_mig_devices_and_processes_in_the_text_form_are_read() -> None:
     text = smi.logged(smi.FOUR[:1]).replace("    Processes                             : None\n", MIG_LOG)
     found = facts(text)
     assert found["state"] == "ok"
@@ -381,25 +381,25 @@ def test_mig_devices_and_processes_in_the_text() -> None:
     assert picked(other, "pid", "gi", "ci", "name", "used_memory_mib") == [5151, None, None, "Xorg", 4]
 
 
-def test_masked_ids_do_not_make_two_gpus_one() -> None:
+def test_gpus_with_masked_ids_are_not_merged() -> None:
     text = smi.xml(smi.FOUR[:2]).replace(smi.FOUR[1].uuid, smi.FOUR[0].uuid)
     assert [gpu["pci_bus_id"] for gpu in facts(text)["gpus"]] == ["00000000:10:00.0", "00000000:20:00.0"]
     text = smi.listed(smi.FOUR[:2]).replace(smi.FOUR[1].uuid, smi.FOUR[0].uuid)
     assert [gpu["index"] for gpu in facts(text)["gpus"]] == [0, 1]
 
 
-def test_warning_about_a_gpu_is_a_problem_of_that_gpu() -> None:
+def test_a_warning_about_a_gpu_is_a_problem_of_that_gpu() -> None:
     warning = "WARNING: infoROM is corrupted at gpu {}:20:00.0\n"
     for text in (smi.xml() + warning.format("0000"), warning.format("0001") + smi_tables.many(4)):
         found = facts(text, 14)
         assert (found["state"], found["count"], found["rc"]) == ("degraded", 4, 14)
         assert [gpu["healthy"] for gpu in found["gpus"]] == [True, False, True, True]
-    # The list has no addresses: nobody knows whose it is, and it is no further GPU.
+    # The list has no addresses, so the warning belongs to one of its GPUs, which is unknown.
     found = facts(smi.listed() + warning.format("0000"), 14)
     assert (found["state"], found["count"]) == ("degraded", 4)
 
 
-def test_network_devices_of_older_drivers_in_the_topology() -> None:
+def test_network_devices_in_the_topology_of_older_drivers_are_recognized() -> None:
     text = (
         "\t\x1b[4mGPU0\tbnxt_re0\tmlx5_bond_1\tCPU Affinity\x1b[0m\nGPU0\t X \tPIX\tSYS\t0-7\nbnxt_re0\tPIX\t X \tSYS\n"
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whatever nvidia-smi prints, or something in its place: a state comes out, and damage never looks well."""
+"""Any output of nvidia-smi or another program gives a state, and damaged output never looks healthy."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ALL = ["gpus", "mig", "processes", "topology"]
 
 
 def facts(text: str, rc: int = 0) -> dict[str, Any]:
-    """The facts about a program that prints the same whatever it is asked."""
+    """Return the facts from a program that prints the same for any arguments."""
     with hard_stop(60):
         return NvidiaSmi(lambda arguments: Result(tuple(arguments), rc, text, "")).facts(ALL)
 
 
-# Forms that tell how many GPUs there are, those that have an end at least, and -L, which has neither.
+# Forms with a GPU count, forms with an end marker, and -L, which has neither.
 COUNTING = [
     smi.xml(),
     smi.xml((smi.Gpu(0, mig="Enabled", extra=smi.MIG_DEVICES), smi.Gpu(1))),
@@ -89,21 +89,21 @@ def test_any_text_gives_a_state(text: str, rc: int) -> None:
 
 
 @given(st.sampled_from(TEXTS), st.data())
-def test_damaged_outputs_never_look_well(text: str, data: st.DataObject) -> None:
+def test_damaged_output_never_looks_healthy(text: str, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + data.draw(st.sampled_from([0, 1, 5, 80, 3000])))))
     assert_sane(facts(text[:start] + data.draw(st.text(max_size=8)) + text[end:], data.draw(st.sampled_from([0, 15]))))
 
 
 @given(st.sampled_from(TEXTS), st.data())
-def test_parts_in_another_order_never_look_well(text: str, data: st.DataObject) -> None:
+def test_reordered_output_never_looks_healthy(text: str, data: st.DataObject) -> None:
     lines = text.splitlines(keepends=True)
     first, last = data.draw(st.tuples(st.integers(0, len(lines)), st.integers(0, len(lines))))
     assert_sane(facts("".join(lines[first:] + lines[:last])))
 
 
 @given(st.sampled_from(ENDING), st.data())
-def test_what_was_cut_off_is_ok_only_with_every_gpu(text: str, data: st.DataObject) -> None:
+def test_truncated_output_is_only_ok_with_every_gpu(text: str, data: st.DataObject) -> None:
     found = facts(text[: data.draw(st.integers(0, len(text)))])
     assert_sane(found)
     if found["state"] == "ok":
@@ -111,7 +111,7 @@ def test_what_was_cut_off_is_ok_only_with_every_gpu(text: str, data: st.DataObje
 
 
 @given(st.sampled_from(COUNTING), st.data())
-def test_what_was_cut_out_is_ok_only_with_every_gpu(text: str, data: st.DataObject) -> None:
+def test_output_with_a_gap_is_only_ok_with_every_gpu(text: str, data: st.DataObject) -> None:
     lines = text.splitlines(keepends=True)
     start = data.draw(st.integers(0, len(lines)))
     end = data.draw(st.integers(start, min(len(lines), start + data.draw(st.sampled_from([1, 3, 40])))))
@@ -123,7 +123,7 @@ def test_what_was_cut_out_is_ok_only_with_every_gpu(text: str, data: st.DataObje
 
 
 @given(st.integers(0, len(smi.xml()) - 20))
-def test_xml_that_was_cut_off_is_never_ok(end: int) -> None:
+def test_truncated_xml_is_never_ok(end: int) -> None:
     found = facts(smi.xml()[:end])
     assert_sane(found)
     assert found["state"] != "ok"
@@ -161,13 +161,13 @@ def test_garbage_is_read_in_linear_time(unit: str, start: str) -> None:
     assert time.process_time() - begun < 10
 
 
-def test_what_hangs_is_stopped() -> None:
+def test_a_program_that_hangs_is_stopped() -> None:
     with pytest.raises(HangError), hard_stop(0.05):
         while True:
             pass
 
 
-def test_entities_are_not_expanded() -> None:
+def test_xml_entities_are_not_expanded() -> None:
     bomb = '<?xml version="1.0"?><!DOCTYPE nvidia_smi_log [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>'
     text = bomb + smi.xml((smi.Gpu(name="&b;"),), doctype=None).partition("?>")[2]
     assert facts(text)["state"] != "ok"
@@ -176,8 +176,8 @@ def test_entities_are_not_expanded() -> None:
     assert "root:" not in str(facts(text))
 
 
-def test_no_document_type_is_fetched(tmp_path: Path) -> None:
+def test_an_external_document_type_is_not_loaded(tmp_path: Path) -> None:
     declared = tmp_path / "nvsmi.dtd"
     os.mkfifo(declared)
-    # Whoever opened it would wait for a writer until the end of time.
+    # Opening the pipe would wait forever for a writer.
     assert facts(smi.xml(doctype=f"file://{declared}"))["state"] == "ok"

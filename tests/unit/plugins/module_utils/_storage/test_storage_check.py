@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A verification against an API in memory, whose pods say what a test lets them say."""
+"""The storage verification with an API in memory, whose pods print what the test provides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WANTED = Wanted("default", "cache", "192.0.2.10", "/srv", "1Gi", "Recycle")
 
 
 class Memory:
-    """Objects by path. ``log`` gives the log of a pod, ``status`` what becomes of it."""
+    """Objects by path. ``log`` returns the log of a pod, ``status`` its status."""
 
     def __init__(self, log: Callable[[str], str] = lambda _pod: "") -> None:
         self.objects: dict[str, dict[str, Any]] = {CORE: {"metadata": {"name": "default"}}}
@@ -109,7 +109,7 @@ def test_one_node_writes_and_all_others_read() -> None:
     ]
 
 
-def test_on_a_single_node_another_pod_reads_from_memory() -> None:
+def test_on_a_single_node_another_pod_reads_without_the_page_cache() -> None:
     results = verify(Memory(lambda _pod: line(1, 1)), ["solo"])
     assert results[0]["readers"] == {"solo": None}
     assert results[0]["write_mib_per_s"] == 6400.0
@@ -119,7 +119,7 @@ def test_on_a_single_node_another_pod_reads_from_memory() -> None:
     assert pods.summary(results, 64)[1] == "another pod on solo read them from the node's memory"
 
 
-def test_of_a_class_each_node_gets_a_claim_whose_volume_goes_with_it() -> None:
+def test_for_a_class_each_node_gets_a_claim_whose_volume_is_deleted_with_it() -> None:
     memory = Memory(lambda _pod: line(1, 2))
     results = verify(memory, ["gpu1", "gpu2"], "", "local-path")
     assert [(each["claim"], each["writer"]) for each in results] == [
@@ -131,14 +131,14 @@ def test_of_a_class_each_node_gets_a_claim_whose_volume_goes_with_it() -> None:
     assert list(memory.objects) == [CORE]
 
 
-def test_other_data_are_an_error() -> None:
+def test_different_data_is_an_error() -> None:
     memory = Memory(lambda pod: line(1, 2, SUM if "write" in pod else OTHER))
     with pytest.raises(DomainError, match=r"a pod on gpu1 reads other data than a pod on cp1 wrote"):
         verify(memory, ["cp1", "gpu1"])
     assert list(memory.objects) == [CORE]
 
 
-def test_a_pod_that_can_not_write_says_why() -> None:
+def test_a_pod_that_cannot_write_is_reported_with_the_reason() -> None:
     memory = Memory(lambda _pod: "mkdir: can't create directory '/claim/.gpulab-check': Permission denied\n")
     ended = {"name": "check", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}
     memory.status = {"phase": "Failed", "containerStatuses": [ended]}
@@ -148,7 +148,7 @@ def test_a_pod_that_can_not_write_says_why() -> None:
     assert list(memory.objects) == [CORE]
 
 
-def test_a_pod_that_does_not_start_says_why() -> None:
+def test_a_pod_that_does_not_start_is_reported_with_the_reason() -> None:
     memory = Memory()
     memory.status = {"phase": "Pending"}
     pod = pods.writer(SETTINGS, pods.trips(["gpu1"], "cache", "")[0])["metadata"]["name"]
@@ -159,14 +159,14 @@ def test_a_pod_that_does_not_start_says_why() -> None:
         verify(memory, ["cp1", "gpu1"])
 
 
-def test_a_pod_that_could_not_be_frozen_is_started_again() -> None:
+def test_a_pod_that_could_not_be_frozen_is_created_again() -> None:
     memory = Memory(lambda pod: line(1, 2) if pod.startswith("storage-check") else "")
     memory.freezes = 1
     assert verify(memory, ["cp1", "gpu1"])[0]["write_mib_per_s"] == 64.0
     assert memory.order[:2] == ["storage-check-write-cache", "storage-check-write-cache-again"]
 
 
-def test_a_claim_comes_and_goes_and_its_data_stay() -> None:
+def test_a_claim_can_be_created_and_removed_without_its_data() -> None:
     memory = Memory()
     volume = NfsVolume(cast(Api, memory), WANTED)
     assert [change.name for change in volume.present(True)] == [
@@ -184,7 +184,7 @@ def test_a_claim_comes_and_goes_and_its_data_stay() -> None:
     assert volume.absent(False) == []
 
 
-def test_a_claim_in_use_stays() -> None:
+def test_a_claim_in_use_is_kept() -> None:
     memory = Memory()
     volume = NfsVolume(cast(Api, memory), WANTED)
     volume.present(False)
@@ -195,7 +195,7 @@ def test_a_claim_in_use_stays() -> None:
     assert f"{CORE}/persistentvolumeclaims/cache" in memory.objects
 
 
-def test_the_volume_of_another_claim_is_left_alone() -> None:
+def test_the_volume_of_another_claim_is_not_changed() -> None:
     memory = Memory()
     for namespace in ("team", "team-a"):
         memory.objects[f"/api/v1/namespaces/{namespace}"] = {"metadata": {"name": namespace}}
@@ -207,7 +207,7 @@ def test_the_volume_of_another_claim_is_left_alone() -> None:
     assert "/api/v1/persistentvolumes/team-a-cache" in memory.objects
 
 
-def test_what_can_not_become_the_wanted_volume_is_an_error() -> None:
+def test_a_volume_that_cannot_be_changed_as_declared_is_an_error() -> None:
     memory = Memory()
     NfsVolume(cast(Api, memory), WANTED).present(False)
     other = NfsVolume(cast(Api, memory), Wanted("default", "cache", "192.0.2.11", "/srv", "1Gi"))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.local_path_plan import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.filter.storage import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._storage.volumes import DEFAULT_CLASS
 
 plan = FilterModule().filters()["local_path_plan"]
@@ -84,7 +84,7 @@ USE = "Use the existing class, and remove local_path from cluster_storage, or re
         ),
     ],
 )
-def test_what_stands_in_the_way_of_the_class(found: list[Any], default: str, words: str) -> None:
+def test_obstacles_to_the_class_are_reported(found: list[Any], default: str, words: str) -> None:
     said = plan(found, wanted(default))["obstacle"]
     assert words in said and bool(said) == bool(words)
 
@@ -142,15 +142,17 @@ OWN_PODS = [thing("Pod", "provisioner-1", "lps"), thing("Pod", "helper-pod-creat
         ([*wanted(), storage_class("fast", ours=False)], "", ALL, ""),
     ],
 )
-def test_what_is_removed(found: list[Any], refused: str, removed: list[str], kept: str) -> None:
+def test_only_objects_of_this_collection_are_removed(
+    found: list[Any], refused: str, removed: list[str], kept: str
+) -> None:
     result = plan(found, wanted())
     assert refused in result["refused"] and bool(result["refused"]) == bool(refused)
     assert [each["kind"] for each in result["removed"]] == removed
     assert kept in result["kept"] and bool(result["kept"]) == bool(kept)
 
 
-def test_the_provisioner_has_its_fixes_and_its_health_checks() -> None:
-    """v0.0.34 has the fix of CVE-2025-62878; the paths of the probes exist since v0.0.37."""
+def test_the_provisioner_has_its_security_fixes_and_health_checks() -> None:
+    """v0.0.34 fixes CVE-2025-62878; the probe paths exist since v0.0.37."""
     roles = Path(__file__).resolve().parents[5] / "roles"
     table = yaml.safe_load((roles / "cluster/vars/main/versions.yml").read_text())["cluster_versions"]
     version = tuple(int(number) for number in re.findall(r"\d+", table["local_path_provisioner"]))

@@ -37,7 +37,7 @@ TEAM, TEAM_A = (
         ("1e3", None),
     ],
 )
-def test_amounts(text: Any, expected: float | None) -> None:
+def test_amounts_are_parsed(text: Any, expected: float | None) -> None:
     assert quantity(text) == expected
 
 
@@ -76,7 +76,7 @@ def found(body: dict[str, Any], *, labels: dict[str, str] | None = None, phase: 
         (found(VOLUME, phase="Failed"), VOLUME, "is Failed"),
     ],
 )
-def test_what_stands_in_the_way_of_a_volume(there: Any, wanted: dict[str, Any], words: str) -> None:
+def test_obstacles_to_a_volume_are_reported(there: Any, wanted: dict[str, Any], words: str) -> None:
     said = volumes.obstacle(there, wanted)
     assert words in said and bool(said) == bool(words)
 
@@ -86,7 +86,7 @@ def pod(name: str, claim: str | None, phase: str = "Running") -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"volumes": sources}, "status": {"phase": phase}}
 
 
-def test_pods_that_ended_do_not_use_a_claim() -> None:
+def test_pods_that_have_ended_do_not_use_a_claim() -> None:
     pods = [pod("b", "cache"), pod("a", "cache", "Pending"), pod("c", "cache", "Succeeded"), pod("d", "other")]
     assert volumes.users([*pods, pod("e", None), {"metadata": {"name": "f"}, "spec": {}}], "cache") == ["a", "b"]
 
@@ -101,7 +101,7 @@ def test_only_bound_volumes_of_the_class_count() -> None:
 
 
 def test_the_default_mount_options_leave_the_minor_version_to_the_server() -> None:
-    """Mounts don't fall back from a minor version. Volumes with the former default can change to this one."""
+    """Mounts don't fall back to another minor version. Volumes with the former default can be changed to this one."""
     roles = Path(__file__).resolve().parents[5] / "roles"
     options = yaml.safe_load((roles / "nfs_cache/defaults/main.yml").read_text())["nfs_cache_mount_options"]
     assert [option for option in options if re.match(r"(nfs)?vers=|minorversion", option)] == ["nfsvers=4"]

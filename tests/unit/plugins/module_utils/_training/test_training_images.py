@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which image runs on which GPUs: the first that has kernels for all of them, or none with the reason."""
+"""The image for a training: the first that has kernels for all GPUs, or none with a reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def node(name: str, capability: str = "") -> dict[str, Any]:
         ("9.0", NEW),
         ("10.3", NEW),  # Blackwell Ultra: kernels for 10.0
         ("12.0", NEW),
-        ("", NEW),  # a device plugin without GPU feature discovery
+        ("", NEW),  # Device plugin without GPU feature discovery
         ("x.y", NEW),
     ],
 )
@@ -42,7 +42,7 @@ def test_the_default_image_has_kernels_for_the_gpus(capability: str, image: str)
     assert choose_image([NEW, OLD], [node("gpu1", capability), node("gpu2", "7.5")]) == (image, "")
 
 
-def test_kepler_has_no_image() -> None:
+def test_no_image_supports_kepler() -> None:
     image, complaint = choose_image([NEW, OLD], [node("gpu1", "3.7"), node("gpu2", "7.5")])
     assert image == ""
     assert complaint == (
@@ -51,7 +51,7 @@ def test_kepler_has_no_image() -> None:
     )
 
 
-def test_gpus_without_a_common_image_have_none() -> None:
+def test_gpus_without_a_common_image_have_no_image() -> None:
     image, complaint = choose_image([NEW, OLD], [node("old", "6.1"), node("new", "12.0")])
     assert image == "" and f"{NEW} has no kernels for the GPUs of old" in complaint
     assert f"{OLD} has no kernels for the GPUs of new (compute capability 12.0)" in complaint
@@ -70,7 +70,7 @@ def test_gpus_without_a_common_image_have_none() -> None:
         ("nvcr.io/nvidia/pytorch:25.04-py3", "6.1", True),
     ],
 )
-def test_only_images_with_a_known_tag_are_judged(image: str, capability: str, runs: bool) -> None:
+def test_only_images_with_a_known_tag_are_checked(image: str, capability: str, runs: bool) -> None:
     assert choose_image([image], [node("gpu1", capability)])[0] == (image if runs else "")
 
 

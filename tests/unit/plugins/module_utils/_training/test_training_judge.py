@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.next_steps import next_steps
+from ansible_collections.gpulab.kubernetes.plugins.filter.access import next_steps
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.dra import Claim, Claims, Device
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training import judge
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._training.judge import Seen, Wanted
@@ -67,7 +67,9 @@ def terminated(status: int, at: str, reason: str = "Error") -> Json:
         ([node("a", 2), node("b", 2)], [pod("x", "Succeeded")], Wanted(1, 2), 2, "1 of 1 nodes have 2 GPUs free (a 2"),
     ],
 )
-def test_room_is_counted_by_node(nodes: list[Json], pods: list[Json], wanted: Wanted, enough: int, words: str) -> None:
+def test_free_gpus_are_counted_by_node(
+    nodes: list[Json], pods: list[Json], wanted: Wanted, enough: int, words: str
+) -> None:
     found = judge.room(wanted, nodes, pods)
     assert found[0] == enough
     assert found[1].startswith(words)
@@ -128,7 +130,7 @@ def claiming(name: str) -> Json:
         ([node("cp", 0)], [], None),
     ],
 )
-def test_the_training_that_a_success_suggests_has_room(
+def test_the_training_suggested_after_a_success_fits_the_cluster(
     nodes: list[Json], pods: list[Json], largest: tuple[int, int] | None
 ) -> None:
     claims = Claims({("team", "gpus"): CLAIM})
@@ -149,7 +151,7 @@ def test_the_training_that_a_success_suggests_has_room(
 
 
 @given(some.dictionaries(some.text(min_size=1), some.integers(0, 16), max_size=12))
-def test_no_training_uses_more_gpus_than_the_largest(free: dict[str, int]) -> None:
+def test_no_suggested_training_uses_more_gpus_than_the_largest_one(free: dict[str, int]) -> None:
     found = judge.largest_training(free)
     best = max((size * sum(each >= size for each in free.values()) for size in range(1, 17)), default=0)
     assert best == (found.nodes * found.gpus if found else 0)
@@ -167,28 +169,28 @@ def test_no_training_uses_more_gpus_than_the_largest(free: dict[str, int]) -> No
     ],
     ids=["the script's", "no memory", "lost", "the last of several", "no word of its end"],
 )
-def test_the_pod_to_blame(pods: list[Json], want: str) -> None:
+def test_the_pod_that_caused_the_failure_is_found(pods: list[Json], want: str) -> None:
     found = judge.failing(pods)
     assert found is not None and found["metadata"]["name"] == want
 
 
-def test_nobody_is_to_blame_where_none_failed() -> None:
+def test_without_a_failed_pod_none_is_blamed() -> None:
     assert judge.failing([pod("a"), pod("b", "Succeeded")]) is None
 
 
-def test_a_deadline_has_no_pod_to_blame() -> None:
+def test_after_a_deadline_no_pod_is_blamed() -> None:
     condition = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "Job was active too long"}
     verdict = judge.judge(Seen({**JOB, "status": {"conditions": [condition]}}), Wanted(2, 2))
     assert (verdict.state, verdict.text, verdict.pod) == ("failed", "Job was active too long", "")
 
 
-def test_a_pod_that_was_lost_is_waited_for() -> None:
+def test_a_lost_pod_is_waited_for() -> None:
     lost = pod("a", "Failed", **terminated(137, "1"))
     verdict = judge.judge(Seen(JOB, [lost, pod("b")]), Wanted(2, 2))
     assert (verdict.state, verdict.text, verdict.troubled) == ("waiting", "1 of 2 pods are running", {})
 
 
-def test_a_trouble_of_one_pod_is_told_but_not_final() -> None:
+def test_a_problem_of_one_pod_is_reported_but_not_final() -> None:
     event = {"type": "Warning", "reason": "FailedMount", "message": "no such volume", "involvedObject": {"uid": "a"}}
     verdict = judge.judge(Seen(JOB, [pod("a", "Pending"), pod("b")], events=[event]), Wanted(2, 2))
     assert verdict.text == "1 of 2 pods are running; pod a: FailedMount: no such volume"
@@ -200,7 +202,7 @@ def test_a_pod_without_an_index_is_not_the_first(told: Json) -> None:
     assert judge.first([pod("a", metadata=told)]) is None
 
 
-def test_the_newest_of_the_first_pods_counts() -> None:
+def test_the_newest_of_several_first_pods_counts() -> None:
     marked = {"annotations": {judge.INDEX: "0"}}
     pods = [pod(name, metadata={**marked, "creationTimestamp": name}) for name in ("2026-1", "2026-2")]
     found = judge.first(pods)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 TEXTS = st.text(max_size=60).filter(lambda text: "\n" not in text)
-# PyTorch 1.13 on two processes of which one fails.
+# PyTorch 1.13 with two processes, one of which fails.
 FAILED = """\
 launch: pod 0, attempt 1: python3 -m torch.distributed.run train.py
 epoch 1/5 loss 0.5
@@ -37,8 +37,8 @@ def stamp(number: int) -> str:
 
 
 @given(st.lists(TEXTS, max_size=20), st.data())
-def test_what_was_told_is_not_told_again(lines: list[str], data: st.DataObject) -> None:
-    """However often and with however much overlap the log is read, every line is told once and in order."""
+def test_lines_are_never_printed_twice(lines: list[str], data: st.DataObject) -> None:
+    """However often and with whatever overlap the log is read, every line is printed once and in order."""
     whole = [f"{stamp(number)} {line}" for number, line in enumerate(lines, 1)]
     told: list[str] = []
     newest = ""
@@ -60,25 +60,25 @@ def test_any_log_can_be_read(text: str) -> None:
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text() | st.none()), st.lists(TEXTS))
-def test_a_summary_is_found_wherever_it_stands(summary: dict[str, Any], around: list[str]) -> None:
+def test_a_summary_is_found_anywhere_in_the_log(summary: dict[str, Any], around: list[str]) -> None:
     around = [line for line in around if log.SUMMARY not in line]
     text = "\n".join([f"{log.SUMMARY}{{}}", *around, log.SUMMARY + json.dumps(summary), *around])
     assert log.summary(text) == summary
 
 
 @pytest.mark.parametrize("line", ["TORCH_DDP_SUMMARY {", "TORCH_DDP_SUMMARY [1]", "TORCH_DDP_SUMMARY ", "nothing"])
-def test_what_is_no_summary_is_none(line: str) -> None:
+def test_an_invalid_summary_is_ignored(line: str) -> None:
     assert log.summary(line) == {}
 
 
-def test_the_last_words_are_the_scripts_in_its_last_attempt() -> None:
+def test_the_last_lines_are_those_of_the_script_in_its_last_attempt() -> None:
     words = log.last_words(FAILED)
     assert words[0] == "4 processes on 2 nodes, gloo, cpu"
     assert words[-1] == "ValueError: no data"
     assert log.cause(words) == "ValueError: no data"
 
 
-def test_without_words_of_the_script_those_of_torchrun_are_given() -> None:
+def test_without_output_of_the_script_torchruns_last_lines_are_returned() -> None:
     assert log.last_words("launch: pod 0, attempt 1: x\nERROR:torch.distributed.elastic: no\n") == [
         "ERROR:torch.distributed.elastic: no"
     ]
@@ -98,6 +98,6 @@ def test_without_words_of_the_script_those_of_torchrun_are_given() -> None:
         ("epoch 3 loss 0.1", ""),
     ],
 )
-def test_causes_have_their_name(line: str, want: str) -> None:
+def test_known_causes_are_named(line: str, want: str) -> None:
     found = log.cause(["epoch 1", line, "more"])
     assert found.startswith(want) if want else not found

@@ -10,7 +10,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._wandb.docker_ag
 
 UNIT = "wandb-launch-agent"
 RUNS = {"ActiveState": "active", "SubState": "running", "NRestarts": "0", "ExecMainStartTimestampMonotonic": "90000000"}
-# As wandb 0.31.0 says it.
+# The format of wandb 0.31.0.
 POLLS = "wandb: launch: agent x1y2z3 polling on queues gpu, running 0 out of a maximum of 1 jobs"
 REFUSED = ["wandb: Starting launch agent ✨", "wandb: ERROR Not all of requested queues (gpu) found"]
 
@@ -20,7 +20,7 @@ REFUSED = ["wandb: Starting launch agent ✨", "wandb: ERROR Not all of requeste
     [
         (RUNS, [REFUSED[0], POLLS], 95.0, ""),
         (RUNS, REFUSED[:1], 95.0, "it has not reached W&B yet"),
-        # Its journal may have lost the beginning.
+        # The journal may have lost its beginning.
         (RUNS, [], 151.0, ""),
         ({**RUNS, "NRestarts": "2"}, [POLLS], 95.0, ""),
         (
@@ -38,7 +38,7 @@ REFUSED = ["wandb: Starting launch agent ✨", "wandb: ERROR Not all of requeste
         ({"ActiveState": "failed", "SubState": "failed", "Result": "exit-code"}, [], 9.0, "is failed (exit-code)"),
     ],
 )
-def test_an_agent_is_alive_once_it_polls(values: dict[str, str], lines: list[str], now: float, trouble: str) -> None:
+def test_an_agent_is_running_once_it_polls(values: dict[str, str], lines: list[str], now: float, trouble: str) -> None:
     found = agent(values, lines, UNIT, "gpubox", now)
     assert (found["name"], found["namespace"], found["alive"]) == (UNIT, "gpubox", not trouble)
     assert trouble in found["trouble"] and bool(found["trouble"]) == bool(trouble)
@@ -58,7 +58,7 @@ FAILED = [line.removeprefix("launch: build: ") for line in BUILD]
         ([*BUILD, "launch: loaded job:2 into the cluster"], []),
     ],
 )
-def test_the_last_build_that_failed_is_read(lines: list[str], build: list[str]) -> None:
+def test_the_last_failed_build_is_read(lines: list[str], build: list[str]) -> None:
     assert failed_build(lines) == build
     assert agent(RUNS, lines, UNIT, "gpubox", 200.0)["build"] == build
 
@@ -78,7 +78,7 @@ def request(count: int, *devices: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("requests", "gpus"), [(request(2), 2), (request(-1), 4), (request(0, "GPU-a", "GPU-b"), 2), (None, 0), ([], 0)]
 )
-def test_a_job_is_told_by_its_environment_with_its_gpus(requests: Any, gpus: int) -> None:
+def test_a_job_and_its_gpus_are_identified_by_its_environment(requests: Any, gpus: int) -> None:
     found = job(container(requests, "WANDB_LAUNCH=True", "WANDB_API_KEY=secret"), "gpubox", 4)
     assert found and (found["name"], found["gpus"], found["phase"]) == ("quiet_curie", gpus, "Running")
     assert "secret" not in str(found)

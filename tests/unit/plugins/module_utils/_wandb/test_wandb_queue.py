@@ -22,7 +22,7 @@ URL = "https://api.wandb.ai"
 
 
 @pytest.mark.parametrize(("resource", "arguments", "words"), REFUSED)
-def test_what_the_agent_refuses_is_found_with_its_place(
+def test_what_the_agent_refuses_is_found_with_its_path(
     resource: str, arguments: dict[str, Any], words: list[str]
 ) -> None:
     found = refusals(resource, arguments)
@@ -31,7 +31,7 @@ def test_what_the_agent_refuses_is_found_with_its_place(
         assert said.startswith(word)
 
 
-def test_a_queue_becomes_a_job_without_a_word_of_templates() -> None:
+def test_a_queue_is_converted_to_a_job_without_template_syntax() -> None:
     setting = {
         "name": "gpu",
         "variables": {"gpus": {"type": "integer", "default": 1, "maximum": 4, "minimum": None}},
@@ -97,7 +97,7 @@ def test_a_docker_queue_has_options_of_docker_run(setting: dict[str, Any], argum
     assert found["resource_args"] == arguments
 
 
-def test_more_arguments_are_put_into_those_made() -> None:
+def test_additional_arguments_are_merged() -> None:
     base = {"a": {"b": 1, "c": [1]}, "d": 1}
     assert merged(base, {"a": {"c": [2], "e": {"f": 1}}, "d": {"g": 1}}) == {
         "a": {"b": 1, "c": [2], "e": {"f": 1}},
@@ -109,7 +109,7 @@ def test_more_arguments_are_put_into_those_made() -> None:
 @pytest.mark.parametrize(
     "config", [{"resource_args": {"kubernetes": {"a": 1}}}, '{"resource_args":{"kubernetes":{"a":1}}}']
 )
-def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
+def test_a_written_queue_can_be_read_back(config: Any) -> None:
     variables = [{"name": "gpus", "schema": '{"type":"integer"}'}]
     assert from_api("q", config, "kubernetes", variables, "V0") == Queue(
         "q", "kubernetes", {"a": 1}, {"gpus": {"type": "integer"}}, "V0"
@@ -128,14 +128,14 @@ def test_a_queue_is_read_as_it_was_written(config: Any) -> None:
         ({}, [{"name": "a", "schema": "[1]"}], "a template variable of the queue q of W&B: it is not a JSON object"),
     ],
 )
-def test_a_queue_that_is_not_as_it_was_written_is_an_error(config: Any, variables: Any, words: str) -> None:
+def test_a_queue_that_differs_from_what_was_written_is_an_error(config: Any, variables: Any, words: str) -> None:
     with pytest.raises(DomainError, match=r"^Error while reading ") as error:
         from_api("q", config, "kubernetes", variables, "V0")
     assert words in str(error.value)
 
 
 @given(damaged_json('{"resource_args": {"kubernetes": {"a": 1}}}'), st.data())
-def test_a_damaged_queue_is_read_or_a_documented_error(config: str, data: st.DataObject) -> None:
+def test_a_damaged_queue_is_read_or_refused_with_a_documented_error(config: str, data: st.DataObject) -> None:
     variables = data.draw(damaged([{"name": "gpus", "schema": {"type": "integer"}}]))
     with contextlib.suppress(DomainError):
         assert from_api("q", config, "kubernetes", variables, "V0").shown()
@@ -161,11 +161,11 @@ def test_a_damaged_queue_is_read_or_a_documented_error(config: str, data: st.Dat
         ("Error: disk full.", "Error: disk full"),
     ],
 )
-def test_an_error_of_the_sdk_says_what_to_do(said: str, words: str) -> None:
+def test_an_error_of_the_sdk_has_a_remedy(said: str, words: str) -> None:
     assert words in explained(said, URL, "team")
 
 
-def test_all_jobs_have_the_environment_and_the_authorities() -> None:
+def test_all_jobs_get_the_environment_and_the_certificate_authorities() -> None:
     defaults = {**DEFAULTS, "environment": {"https_proxy": "http://p:1", "A": 1}, "authorities": "wandb-agent-ca"}
     found = declared({"name": "gpu", "env": {"A": "2", "SSL_CERT_FILE": "/own"}}, defaults)
     pod = found["resource_args"]["spec"]["template"]["spec"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds for every text, driver, toolkit and GPU."""
+"""Rules that hold for any text, driver, toolkit and GPU."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def release(driver: str) -> list[int]:
     st.one_of(GPUS, st.text()),
     MAYBE,
 )
-def test_any_text_gets_an_answer_or_the_one_error(
+def test_any_text_gets_a_result_or_the_documented_error(
     cuda: str, driver: str, gpu: str | None, data_center: bool | None
 ) -> None:
     try:
@@ -64,7 +64,7 @@ def test_any_text_gets_an_answer_or_the_one_error(
 
 
 @given(CUDAS, DRIVERS, DRIVERS, GPUS)
-def test_a_newer_driver_never_takes_away_what_an_older_one_runs(
+def test_a_newer_driver_supports_every_toolkit_of_an_older_one(
     cuda: str, one: str, other: str, gpu: str | None
 ) -> None:
     older, newer = sorted((one, other), key=release)
@@ -75,26 +75,28 @@ def test_a_newer_driver_never_takes_away_what_an_older_one_runs(
 
 
 @given(CUDAS, CUDAS, DRIVERS)
-def test_a_driver_that_runs_a_toolkit_by_itself_runs_all_older_ones(one: str, other: str, driver: str) -> None:
+def test_a_driver_with_native_support_for_a_toolkit_supports_all_older_toolkits(
+    one: str, other: str, driver: str
+) -> None:
     older, newer = sorted((one, other), key=release)
     if judge(newer, driver).kind == NATIVE:
         assert judge(older, driver).kind == NATIVE
 
 
 @given(CUDAS, DRIVERS, GPUS)
-def test_a_gpu_never_makes_more_possible(cuda: str, driver: str, gpu: str | None) -> None:
+def test_knowing_the_gpu_never_improves_the_result(cuda: str, driver: str, gpu: str | None) -> None:
     if judge(cuda, driver, gpu).kind in RUNS:
         assert judge(cuda, driver).kind == judge(cuda, driver, gpu).kind
 
 
 @given(CUDAS, DRIVERS)
-def test_a_branch_never_promises_more_than_the_least_of_its_releases_that_count(cuda: str, driver: str) -> None:
+def test_the_result_for_a_branch_holds_for_each_of_its_releases(cuda: str, driver: str) -> None:
     branch = driver[:3]
     if judge(cuda, branch).kind == NATIVE:
         assert judge(cuda, driver).kind == NATIVE
 
 
 @given(st.one_of(st.text(), st.from_regex(r"[a-z/]{0,9}:?(cuda[-_:]?v?[0-9.]{0,9})?-?[a-z0-9@:]{0,9}")))
-def test_any_image_has_a_cuda_version_that_can_be_read_or_none(image: str) -> None:
+def test_the_cuda_version_of_any_image_is_valid_or_unknown(image: str) -> None:
     version = cuda_of_image(image)
     assert version is None or judge(version, "580.178.04")

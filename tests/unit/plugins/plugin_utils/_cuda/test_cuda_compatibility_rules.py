@@ -26,7 +26,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.compatibil
 REPOSITORY = Path(__file__).resolve().parents[5]
 CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", REPOSITORY.parent / "shared/captures"))
 
-# What NVIDIA's release notes say, once more and by hand: toolkit, the driver it asks for, what a driver just below is.
+# NVIDIA's release notes, transcribed independently: toolkit, minimum driver, result for a slightly older driver.
 LEAST = """
 10.0 410.48 unsupported
 10.1 418.39 unsupported
@@ -98,7 +98,7 @@ def words(verdict: Verdict) -> str:
 
 
 @pytest.mark.parametrize(("cuda", "driver", "below"), [line.split() for line in LEAST.split("\n") if line])
-def test_boundary_of_each_release(cuda: str, driver: str, below: str) -> None:
+def test_the_minimum_driver_of_each_toolkit_is_known(cuda: str, driver: str, below: str) -> None:
     assert judge(cuda, driver) == Verdict(
         NATIVE,
         f"Driver {driver} meets the requirement of CUDA {cuda} ({driver.removesuffix('.00')} or newer)",
@@ -117,7 +117,7 @@ def test_the_table_above_has_every_toolkit() -> None:
 @pytest.mark.parametrize(
     ("cuda", "floor"), [("11.8", "450.80.02"), ("12.9", "525.60.13"), ("13.4", "580.65.06"), ("13.0.3", "580.65.06")]
 )
-def test_boundary_of_minor_version_compatibility(cuda: str, floor: str) -> None:
+def test_minor_version_compatibility_starts_at_the_first_driver_of_a_major_version(cuda: str, floor: str) -> None:
     verdict = judge(cuda, floor)
     assert verdict.kind == MINOR and verdict.package is None
     assert "PTX" in verdict.reason and "can't compile" in verdict.reason
@@ -138,15 +138,15 @@ def test_boundary_of_minor_version_compatibility(cuda: str, floor: str) -> None:
         ("12.0", "510.108.03", "Tesla T4", "cuda-compat-12-0"),
     ],
 )
-def test_forward_compatibility(cuda: str, driver: str, gpu: str | None, package: str) -> None:
+def test_forward_compatibility_names_the_package(cuda: str, driver: str, gpu: str | None, package: str) -> None:
     verdict = judge(cuda, driver, gpu)
     assert (verdict.kind, verdict.package) == (FORWARD, package)
     assert package in verdict.advice and "or use driver" in verdict.advice
-    # What can't be known of the GPU is a condition.
+    # Without a known GPU, the condition is part of the reason.
     assert ("on data-center GPUs" in verdict.reason) == (gpu is None)
 
 
-def test_forward_compatibility_says_when_a_branch_has_ended() -> None:
+def test_forward_compatibility_reports_a_discontinued_branch() -> None:
     assert "550 has reached its end of life" in judge("13.0", "550.54.14").reason
     assert "has ended" not in judge("13.0", "570.26").reason
 
@@ -164,13 +164,15 @@ def test_forward_compatibility_says_when_a_branch_has_ended() -> None:
         ("10.2", "384.81", None, None, ["440.33"]),
     ],
 )
-def test_too_old_a_driver(cuda: str, driver: str, gpu: str | None, data_center: bool | None, said: list[str]) -> None:
+def test_a_driver_that_is_too_old_is_reported(
+    cuda: str, driver: str, gpu: str | None, data_center: bool | None, said: list[str]
+) -> None:
     verdict = judge(cuda, driver, gpu, data_center)
     assert (verdict.kind, verdict.package) == (UNSUPPORTED, None)
     assert all(word in words(verdict) for word in said), verdict
 
 
-def test_a_word_about_the_gpu_counts_more_than_its_name() -> None:
+def test_a_setting_for_the_gpu_takes_precedence_over_its_name() -> None:
     assert judge("13.0", "535.274.02", "NVIDIA RTX A6000").kind == FORWARD
     assert judge("13.0", "535.274.02", "NVIDIA RTX A6000", False).kind == UNSUPPORTED
     assert judge("13.0", "535.274.02", "NVIDIA GeForce RTX 4090", True).kind == FORWARD
@@ -187,7 +189,9 @@ def test_a_word_about_the_gpu_counts_more_than_its_name() -> None:
         ("0x1db5", "580.178.04", "12.9", "13.0"),
     ],
 )
-def test_gpus_that_were_left_behind(gpu: str, last_branch: str, last_toolkit: str, first_after: str) -> None:
+def test_gpus_without_further_support_have_a_last_toolkit_and_branch(
+    gpu: str, last_branch: str, last_toolkit: str, first_after: str
+) -> None:
     assert judge(last_toolkit, last_branch, gpu).kind in RUNS
     gone = judge(first_after, last_branch, gpu)
     assert gone.kind == UNSUPPORTED and f"CUDA {last_toolkit} is the last" in gone.reason
@@ -195,11 +199,11 @@ def test_gpus_that_were_left_behind(gpu: str, last_branch: str, last_toolkit: st
     undriven = judge("10.2", later, gpu)
     assert undriven.kind == UNSUPPORTED and f"{last_branch[:3]} is the last driver branch" in undriven.reason
     assert f"branch {last_branch[:3]} or older" in undriven.advice
-    # What never comes back is known, even of a toolkit that isn't.
+    # This result is certain even for an unknown toolkit, because support never returns.
     assert judge("15.1", last_branch, gpu).kind == UNSUPPORTED
 
 
-def test_no_newer_driver_is_advised_for_gpus_that_it_does_not_drive() -> None:
+def test_no_newer_driver_is_suggested_for_gpus_that_it_does_not_support() -> None:
     verdict = judge("11.8", "470.256.02", "Tesla K80")
     assert verdict.kind == MINOR and "no driver since 520.61.05 supports Kepler" in verdict.advice
 
@@ -218,14 +222,14 @@ def test_no_newer_driver_is_advised_for_gpus_that_it_does_not_drive() -> None:
         ("NVIDIA GB10", "580.65.06", "575.57.08", "12.9", "12.8"),
     ],
 )
-def test_gpus_from_their_first_driver_and_toolkit_on(
+def test_gpus_are_supported_from_their_first_driver_and_toolkit_on(
     gpu: str, driver: str, too_old: str, first_toolkit: str, before: str | None
 ) -> None:
     assert judge(first_toolkit, driver, gpu).kind == NATIVE
     undriven = judge(first_toolkit, too_old, gpu)
     assert undriven.kind == UNSUPPORTED and f"{driver[:3]} is the first driver branch" in undriven.reason
     if before:
-        # Programs with PTX run, others don't, and the version alone doesn't say which.
+        # Programs with PTX run, others don't; the version alone does not tell which.
         older = judge(before, driver, gpu)
         assert older.kind == UNKNOWN and "PTX" in older.reason and f"CUDA {first_toolkit} or newer" in older.advice
 
@@ -247,13 +251,13 @@ def test_gpus_from_their_first_driver_and_toolkit_on(
         ("12.4", "700.10", "Tesla T4", "newer than the table"),
     ],
 )
-def test_what_is_not_in_the_table_is_unknown(cuda: str, driver: str, gpu: str | None, said: str) -> None:
+def test_versions_outside_of_the_table_are_unknown(cuda: str, driver: str, gpu: str | None, said: str) -> None:
     verdict = judge(cuda, driver, gpu)
     assert (verdict.kind, verdict.package) == (UNKNOWN, None)
     assert said in verdict.reason and verdict.advice
 
 
-def test_an_update_that_is_not_in_the_table_is_known_where_its_neighbours_decide() -> None:
+def test_an_update_outside_of_the_table_is_known_if_its_neighbors_agree() -> None:
     assert judge("12.4.2", "555.42.02").kind == NATIVE
     assert judge("12.4.131", "580.178.04").kind == NATIVE
     assert judge("12.4.2", "550.54.14").kind == MINOR
@@ -261,11 +265,11 @@ def test_an_update_that_is_not_in_the_table_is_known_where_its_neighbours_decide
     assert judge("10.1.243", "418.39").kind == NATIVE
 
 
-def test_a_driver_newer_than_the_table_runs_what_is_in_it() -> None:
+def test_a_driver_newer_than_the_table_supports_all_toolkits_in_it() -> None:
     assert judge("12.4", "700.10").kind == NATIVE
 
 
-def test_a_driver_too_old_for_any_gpu_needs_no_known_gpu() -> None:
+def test_a_driver_that_is_too_old_for_the_toolkit_is_unsupported_with_any_gpu() -> None:
     assert judge("13.0", "470.256.02", "NVIDIA R100").kind == UNSUPPORTED
 
 
@@ -283,7 +287,7 @@ def test_a_driver_too_old_for_any_gpu_needs_no_known_gpu() -> None:
         ("10.2", "440", UNSUPPORTED),
     ],
 )
-def test_a_branch_gets_the_answer_that_holds_for_its_releases(cuda: str, branch: str, kind: str) -> None:
+def test_a_branch_gets_the_result_that_holds_for_all_its_releases(cuda: str, branch: str, kind: str) -> None:
     verdict = judge(cuda, branch)
     assert verdict.kind == kind
     if verdict.kind == MINOR:
@@ -291,11 +295,11 @@ def test_a_branch_gets_the_answer_that_holds_for_its_releases(cuda: str, branch:
 
 
 @pytest.mark.parametrize("text", ["12.4", " 12.4\n", "cuda-12.4", "CUDA 12.4", "cuda12.4", "v12.4", "cuda_12.4"])
-def test_ways_to_write_a_cuda_version(text: str) -> None:
+def test_a_cuda_version_can_be_written_in_several_ways(text: str) -> None:
     assert (read_cuda(text).version, read_cuda(text).release) == ("12.4", None)
 
 
-def test_a_major_version_is_its_first_toolkit() -> None:
+def test_a_major_version_means_its_first_toolkit() -> None:
     assert (str(read_cuda("13")), str(read_cuda("13.0.1"))) == ("13.0", "13.0.1")
     assert judge("13", "580.65.06").kind == NATIVE
 
@@ -304,7 +308,7 @@ def test_a_major_version_is_its_first_toolkit() -> None:
     "text",
     ["", "latest", "12,4", "12.", ".4", "12.4.1.2", "-12.4", "12.4-base", "1" * 5000, "\uff11\uff12.\uff14", "0.1"],
 )
-def test_what_is_no_cuda_version(text: str) -> None:
+def test_an_invalid_cuda_version_is_an_error(text: str) -> None:
     with pytest.raises(
         CudaError, match=r"reading a CUDA version: .* is not a valid CUDA version\. Write it as in 12\.4"
     ) as error:
@@ -315,7 +319,7 @@ def test_what_is_no_cuda_version(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["", "N/A", "55", "5505", "550.", "31.0.15.5161", "550.54.14-1ubuntu1", "R550", "050.1"]
 )
-def test_what_is_no_driver_version(text: str) -> None:
+def test_an_invalid_driver_version_is_an_error(text: str) -> None:
     with pytest.raises(
         CudaError,
         match=r"reading a driver version: .* is not a valid version of a Linux driver\. Write it as nvidia-smi",
@@ -339,12 +343,12 @@ def test_what_is_no_driver_version(text: str) -> None:
         ("", None),
     ],
 )
-def test_cuda_version_of_an_image(image: str, version: str | None) -> None:
+def test_the_cuda_version_of_an_image_is_found(image: str, version: str | None) -> None:
     assert cuda_of_image(image) == version
 
 
 @pytest.mark.skipif(not CAPTURES.is_dir(), reason="recorded files are not here")
-def test_real_drivers_run_the_cuda_version_that_they_print_and_not_a_newer_one() -> None:
+def test_recorded_drivers_support_the_cuda_version_that_they_print_but_not_a_newer_one() -> None:
     newer = {one.version: other.version for one, other in zip(data.TOOLKITS, data.TOOLKITS[1:])}
     seen = set()
     for path in sorted(CAPTURES.glob("nvidia_smi_*/*")):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names as nvidia-smi prints them, and PCI device ids in every way of writing them."""
+"""Names as nvidia-smi prints them, and PCI device IDs in every notation."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ CAPTURES = Path(os.environ.get("GPULAB_CAPTURES", REPOSITORY.parent / "shared/ca
         ("Blackwell", data.BLACKWELL, None),
     ],
 )
-def test_name(name: str, family: data.Family, data_center: bool | None) -> None:
+def test_a_name_determines_the_family(name: str, family: data.Family, data_center: bool | None) -> None:
     found = by_name(name)
     assert found is not None and found.family is family, found
     assert found.data_center is data_center
@@ -134,36 +134,36 @@ def test_name(name: str, family: data.Family, data_center: bool | None) -> None:
         "Tesla C2050",
     ],
 )
-def test_name_that_does_not_say_the_family(name: str) -> None:
+def test_an_ambiguous_name_has_no_family(name: str) -> None:
     assert by_name(name) is None and identify(name) is None
 
 
 @pytest.mark.parametrize("text", ["0x1eb8", "1EB8", "10de:1eb8", "10DE:0x1EB8", "0x1EB810DE", "1eb810de", " 0x1eb8\n"])
-def test_ways_to_write_a_device_id(text: str) -> None:
+def test_a_device_id_can_be_written_in_several_ways(text: str) -> None:
     assert by_device_id(text) is data.TURING
 
 
 @pytest.mark.parametrize(
     "text", ["", "0x", "1eb", "0x1eb8f", "8086:1eb8", "0x1eb88086", "T4", "A100", "B200", "2080", "1650"]
 )
-def test_what_is_no_device_id(text: str) -> None:
+def test_an_invalid_device_id_is_not_recognized(text: str) -> None:
     assert by_device_id(text) is None
 
 
 @pytest.mark.parametrize(("text", "family"), [("2704", data.ADA), ("2330", data.HOPPER), ("2484", data.AMPERE_GA10X)])
-def test_an_id_of_digits_only_is_recognized(text: str, family: data.Family) -> None:
+def test_a_device_id_without_letters_is_recognized(text: str, family: data.Family) -> None:
     found = identify(text)
     assert found and found.family is family
 
 
-def test_names_that_could_be_hexadecimal_are_names() -> None:
+def test_names_that_look_hexadecimal_are_still_names() -> None:
     for name, family in (("A100", data.AMPERE), ("B200", data.BLACKWELL), ("A800", data.AMPERE)):
         found = identify(name)
         assert found and found.family is family
 
 
 @pytest.mark.parametrize("block", data.BLOCKS, ids=lambda block: f"{block.first:04x}")
-def test_block_reaches_from_its_first_to_its_last_id(block: data.Block) -> None:
+def test_a_block_contains_its_first_and_last_id(block: data.Block) -> None:
     for number in (block.first, block.last):
         assert by_device_id(f"0x{number:04x}") is block.family
     for number in (block.first - 1, block.last + 1):
@@ -172,7 +172,7 @@ def test_block_reaches_from_its_first_to_its_last_id(block: data.Block) -> None:
 
 
 @given(st.one_of(st.text(), st.from_regex(r"(?i)(nvidia|tesla|grid|quadro|geforce) ?[a-z0-9 ]{0,12}")))
-def test_any_text_has_an_answer(text: str) -> None:
+def test_any_text_has_a_result(text: str) -> None:
     identify(text)
 
 
@@ -183,7 +183,7 @@ def test_every_device_id_is_found_in_its_block(number: int) -> None:
 
 
 @pytest.mark.skipif(not CAPTURES.is_dir(), reason="recorded files are not here")
-def test_names_of_real_machines_belong_to_the_architecture_that_they_print() -> None:
+def test_recorded_names_match_the_architecture_in_the_same_output() -> None:
     said = {"Grace Hopper": "Hopper", "Blackwell Ultra": "Blackwell"}
     seen = 0
     for path in sorted((CAPTURES / "nvidia_smi_xml").iterdir()):

@@ -39,7 +39,7 @@ def catches_sigterm(pid: int) -> bool:
 
 
 class Kept:
-    """A keeper with a program that notes its process and sleeps, for a process that stands for Ansible."""
+    """A keeper with a program that records its process ID and sleeps, for a process in place of Ansible."""
 
     def __init__(self, here: Path, body: str = "exec sleep 600") -> None:
         self.state, self.pids = here / "state", here / "pids"
@@ -70,14 +70,14 @@ def kept(tmp_path: Path) -> Any:
     one.stop()
 
 
-def test_it_ends_with_its_file(kept: Kept) -> None:
+def test_the_keeper_ends_when_its_file_is_removed(kept: Kept) -> None:
     pid = kept.started()
     kept.state.unlink()
     assert kept.ended(pid)
 
 
 @pytest.mark.parametrize("waited_for", [True, False])
-def test_it_ends_when_ansible_is_killed(kept: Kept, waited_for: bool) -> None:
+def test_the_keeper_ends_when_ansible_is_killed(kept: Kept, waited_for: bool) -> None:
     pid = kept.started()
     kept.ansible.kill()
     if waited_for:
@@ -85,7 +85,7 @@ def test_it_ends_when_ansible_is_killed(kept: Kept, waited_for: bool) -> None:
     assert kept.ended(pid)
 
 
-def test_a_connection_that_breaks_is_opened_again(kept: Kept) -> None:
+def test_a_broken_connection_is_opened_again(kept: Kept) -> None:
     kept.state.write_text("up")
     os.kill(kept.started(), 9)
     pid = kept.started(2)
@@ -93,7 +93,7 @@ def test_a_connection_that_breaks_is_opened_again(kept: Kept) -> None:
     assert kept.ended(pid)
 
 
-def test_a_connection_that_never_came_up_says_why(tmp_path: Path) -> None:
+def test_a_connection_that_never_opened_is_reported_with_the_reason(tmp_path: Path) -> None:
     one = Kept(tmp_path, "false")
     assert one.keeper.wait(20) == 1
     assert "said something" in Path(f"{one.state}.log").read_text()
@@ -108,7 +108,7 @@ def lonely(tmp_path: Path) -> Any:
 
 
 @pytest.mark.parametrize("how", ["killed", "removed", "asked to end"])
-def test_a_file_without_a_program_ends_with_ansible(lonely: Kept, how: str) -> None:
+def test_a_file_without_a_program_is_removed_when_ansible_ends(lonely: Kept, how: str) -> None:
     wait_for(lambda: catches_sigterm(lonely.keeper.pid))
     assert lonely.state.exists() and lonely.keeper.poll() is None
     lonely.state.write_text("a secret")
@@ -122,7 +122,7 @@ def test_a_file_without_a_program_ends_with_ansible(lonely: Kept, how: str) -> N
     assert not lonely.state.exists()
 
 
-def test_a_program_is_asked_to_end_before_it_is_killed(tmp_path: Path) -> None:
+def test_a_program_is_terminated_before_it_is_killed(tmp_path: Path) -> None:
     one = Kept(tmp_path, f"trap 'echo released > {tmp_path}/lease; exit' TERM; while :; do sleep 0.1; done")
     pid = one.started()
     one.ansible.kill()
@@ -131,7 +131,7 @@ def test_a_program_is_asked_to_end_before_it_is_killed(tmp_path: Path) -> None:
     one.stop()
 
 
-def test_a_file_that_exists_is_not_taken_over(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_taken_over(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("another's")
     with pytest.raises(FileExistsError):
         start_keeper(tmp_path / "file")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a new cluster: what they contain, and that all of them are written or none."""
+"""The files of a new cluster: their content, and that all of them are written or none."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def inventory(machines: Sequence[Machine]) -> list[str]:
         ([Machine("a", "a"), Machine("b", "b", 2)], "a", ["b cluster_expected_gpus=2"]),
     ],
 )
-def test_the_first_machine_is_the_control_plane_and_a_worker_if_it_has_to_be(
+def test_the_first_machine_is_the_control_plane_and_also_a_worker_if_necessary(
     machines: list[Machine], control_plane: str, workers: list[str]
 ) -> None:
     expected = ["[control_plane]", control_plane, "[workers]", *workers, "[all:vars]", "ansible_user=admin"]
     assert inventory(machines) == expected
 
 
-def test_a_machine_without_a_number_of_gpus_is_pointed_out() -> None:
+def test_a_machine_without_a_number_of_gpus_is_reported() -> None:
     texts = [new_files(machines, "admin", specification())["my.ini"] for machines in ([CP1, GPU1], [GPU1, CP1], [CP1])]
     assert ["Add cluster_expected_gpus=NUMBER" in text for text in texts] == [False, True, True]
 
 
-def test_ansible_reaches_all_machines_at_once_and_finds_the_inventory_and_the_collection() -> None:
+def test_ansible_cfg_has_enough_forks_and_finds_the_inventory_and_the_collection() -> None:
     many = [Machine(f"gpu{number}", f"192.0.2.{number}", 8) for number in range(1, 42)]
     read = configparser.ConfigParser()
     read.read_string(new_files(many, "admin", specification(), "/opt/collections")["ansible.cfg"])
@@ -80,7 +80,7 @@ def test_ansible_reaches_all_machines_at_once_and_finds_the_inventory_and_the_co
 
 
 def settings() -> dict[str, Any]:
-    """Return what group_vars/all.yml sets once all number signs before names are removed."""
+    """Return the settings of group_vars/all.yml after uncommenting them all."""
     text = new_files([CP1], "admin", specification())["group_vars/all.yml"]
     assert yaml.safe_load(text) is None
     return dict(yaml.safe_load(re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)))
@@ -95,7 +95,7 @@ def test_the_settings_are_those_of_the_roles_with_their_defaults() -> None:
 
 
 @pytest.mark.parametrize("name", settings())
-def test_each_setting_is_valid_and_so_is_its_example(name: str) -> None:
+def test_each_setting_and_its_example_are_valid(name: str) -> None:
     values = [settings()[name], *([EXAMPLES[name]] if name in EXAMPLES else [])]
     assert [list(find("gpu1", {name: value}, specification())) for value in values] == [[] for _value in values]
 
@@ -110,7 +110,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-def test_every_link_leads_to_a_page_and_its_section() -> None:
+def test_every_link_leads_to_an_existing_page_and_section() -> None:
     texts = "".join(new_files([CP1], "admin", specification()).values())
     links = re.findall(rf"{re.escape(GUIDES)}(\S+)", texts)
     assert len(links) > 8
@@ -119,7 +119,7 @@ def test_every_link_leads_to_a_page_and_its_section() -> None:
         assert not section or section in anchors(ROOT / page), f"{page}#{section}"
 
 
-def test_the_last_lines_are_commands_for_where_the_reader_is() -> None:
+def test_the_last_lines_are_commands_for_the_readers_directory() -> None:
     there, names = Path("/home/ada/my cluster"), ["my.ini", "ansible.cfg"]
     assert "  cd '/home/ada/my cluster'" in closing(there, Path("/home/ada"), names, check=False)
     assert not [line for line in closing(there, there, names, check=False) if "cd " in line]
@@ -136,7 +136,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("directory", [".", "new", "new/one"])
-def test_files_are_written_with_their_directories_and_the_modes_of_new_files(tmp_path: Path, directory: str) -> None:
+def test_files_are_written_with_their_directories_and_default_modes(tmp_path: Path, directory: str) -> None:
     before = os.umask(0o027)
     try:
         files.write_new(tmp_path / directory, TEXTS)
@@ -148,7 +148,7 @@ def test_files_are_written_with_their_directories_and_the_modes_of_new_files(tmp
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_file_that_appears_meanwhile_is_kept_and_nothing_is_added(tmp_path: Path, name: str) -> None:
+def test_a_file_that_appears_meanwhile_is_kept_and_nothing_is_written(tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine\n")
     with pytest.raises(FileExistsError):
@@ -191,7 +191,7 @@ files.write_new(Path("new"), {"my.ini": "a", "group_vars/all.yml": "b", "ansible
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_run_that_is_ended_while_it_writes_has_written_all(tmp_path: Path, how: signal.Signals) -> None:
+def test_a_run_that_is_terminated_while_it_writes_completes_the_files(tmp_path: Path, how: signal.Signals) -> None:
     command = [sys.executable, "-c", KILLED, str(ROOT / "collections"), str(int(how))]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == -how, done.stderr
@@ -207,7 +207,7 @@ def test_a_run_that_is_ended_while_it_writes_has_written_all(tmp_path: Path, how
         (["group_vars/all"], "group_vars/all already exists"),
     ],
 )
-def test_files_that_exist_are_named(tmp_path: Path, existing: list[str], named: str) -> None:
+def test_existing_files_are_named(tmp_path: Path, existing: list[str], named: str) -> None:
     for name in existing:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).symlink_to("nowhere")
@@ -215,7 +215,7 @@ def test_files_that_exist_are_named(tmp_path: Path, existing: list[str], named: 
     assert problem.what == named and "init_directory" in problem.do
 
 
-def test_a_directory_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     problems = files.obstacles(tmp_path / "file", list(TEXTS))
     assert problems and all("is not a directory" in problem.what for problem in problems)

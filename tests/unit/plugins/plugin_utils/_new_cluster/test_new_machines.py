@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Machines as people type them, on the command line and as answers."""
+"""Machines as people enter them, on the command line and as answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CP1, GPU1 = Machine("cp1", "192.0.2.11"), Machine("gpu1", "192.0.2.21", 4)
         ("4090box:127.0.0.1:1", Machine("4090box", "127.0.0.1", 1)),
     ],
 )
-def test_a_machine_has_a_name_an_address_and_perhaps_a_number_of_gpus(text: str, machine: Machine) -> None:
+def test_a_machine_has_a_name_an_address_and_optionally_a_number_of_gpus(text: str, machine: Machine) -> None:
     assert read_machines([text]) == read_machines(text) == ([machine], [])
 
 
@@ -47,7 +47,7 @@ def test_a_machine_has_a_name_an_address_and_perhaps_a_number_of_gpus(text: str,
         {"cp1": "192.0.2.11", "gpu1": "192.0.2.21:4"},
     ],
 )
-def test_machines_may_be_what_yaml_makes_of_them(given: object) -> None:
+def test_machines_can_be_parsed_from_yaml(given: object) -> None:
     assert read_machines(given) == ([CP1, GPU1], [])
 
 
@@ -98,14 +98,14 @@ def test_machines_may_be_what_yaml_makes_of_them(given: object) -> None:
         ("a:192.0.2.1,b:192.0.2.1", "2 machines have the address 192.0.2.1", "its own address"),
     ],
 )
-def test_what_is_wrong_with_machines_is_said_with_what_to_write(text: str, what: str, do: str) -> None:
+def test_an_invalid_machine_is_reported_with_the_correct_form(text: str, what: str, do: str) -> None:
     _machines, problems = read_machines([text])
     assert len(problems) == 1
     assert what in problems[0].what and do in problems[0].do
     assert problems[0].where == "init_hosts" and problems[0].why
 
 
-def test_every_problem_of_every_machine_is_found_at_once() -> None:
+def test_every_problem_of_every_machine_is_reported_together() -> None:
     _machines, problems = read_machines(["gpu_1:192.0.2.999:x", "cp1:192.0.2.11,cp1:fe80::1"])
     assert [problem.kind for problem in problems] == ["name_wrong", "address_wrong", "gpus_wrong", "ipv6", "name_twice"]
     assert problems[-1].host == "cp1:192.0.2.11, cp1:fe80::1"
@@ -118,7 +118,7 @@ def test_no_problem_repeats_a_password(text: str) -> None:
 
 
 @given(st.text())
-def test_any_text_is_machines_or_problems(text: str) -> None:
+def test_any_text_is_accepted_or_reported(text: str) -> None:
     machines, problems = read_machines([text])
     assert machines or problems
     if not problems:
@@ -126,14 +126,14 @@ def test_any_text_is_machines_or_problems(text: str) -> None:
 
 
 @pytest.mark.parametrize("user", ["admin", "_apt", "ada.lovelace", "Ada-1"])
-def test_a_user_has_a_name(user: str) -> None:
+def test_a_user_name_is_read(user: str) -> None:
     assert read_user(user) == []
 
 
 @pytest.mark.parametrize(
     "user", ["", " ", "a b", "-x", "ada@gpu1", "ada:secret", "{{ user }}", "a\nb", "1ada", "a" * 33]
 )
-def test_the_name_of_a_user_is_checked(user: str) -> None:
+def test_an_invalid_user_name_is_refused(user: str) -> None:
     (problem,) = read_user(user)
     assert (problem.kind, problem.where) == ("user_wrong", "init_user")
 
@@ -157,7 +157,7 @@ def test_questions_end_with_an_empty_answer_and_the_user() -> None:
     assert [question[: len(title)] for question, title in zip(questions, titles, strict=True)] == titles
 
 
-def test_a_wrong_answer_is_asked_once_more_and_the_right_ones_are_kept() -> None:
+def test_an_invalid_answer_is_asked_again_and_valid_answers_are_kept() -> None:
     answers = ["", "cp1:fe80::1", "cp1:192.0.2.11", "gpu1:192.0.2.11:4", "gpu1:192.0.2.21:4", "", "a@b", ""]
     machines, user, questions, told = asked(answers, user="ada")
     assert (machines, user) == ([CP1, GPU1], "ada")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The problems of a run on one screen: every cause is there or counted, whatever the problems are."""
+"""The problems of a run on one screen: every cause is shown or counted."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def rows(lines: list[str]) -> int:
     st.sampled_from(["", f"The settings are in {'/home/me/' * 9}answers.yml. Review this file."]),
     st.sampled_from(["", "Permission denied\n" * 20]),
 )
-def test_every_cause_is_on_the_screen_or_counted(found: list[tuple[int, str, str]], note: str, error: str) -> None:
+def test_every_cause_is_shown_or_counted(found: list[tuple[int, str, str]], note: str, error: str) -> None:
     problems = [problem(f"gpu{number:02}", what, do) for number, what, do in found]
     lines, is_short = screen(problems, note, FILE, error)
     named = causes(problems)
     assert lines[0].startswith(f"{len(named)} problem")
     if error and FILE in lines[-1]:
-        # Nothing has the rest, so nothing is left out.
+        # No file contains the remaining causes, so all are shown.
         assert not is_short and sum("do:" in row for row in lines) == len(named)
         return
     assert rows(lines) <= 18
@@ -60,9 +60,9 @@ def test_every_cause_is_on_the_screen_or_counted(found: list[tuple[int, str, str
     titles = [row for row in lines if re.match(r"gpu\d\d", row)]
     assert not is_short or len(titles) + left_out == len(named)
     assert not left_out or lines.count(f"and {left_out} more") == 1
-    # While there is room for it, each has a remedy.
+    # If there is enough space, each cause has a remedy.
     assert left_out or 2 * len(named) > 11 or sum("do:" in row for row in lines) == len(named)
-    # The file has the rest, and every word of it.
+    # The file contains the full text.
     assert not is_short or any(FILE in row for row in lines)
     whole = full_text(problems, note)
     assert all(each[key] in whole for each in problems for key in ("host", "what", "why", "do"))
@@ -80,7 +80,7 @@ def test_every_cause_is_on_the_screen_or_counted(found: list[tuple[int, str, str
         ("Missing sudo password", False, "-K"),
     ],
 )
-def test_hosts_with_the_same_cause_are_one(message: str, unreachable: bool, remedy: str) -> None:
+def test_hosts_with_the_same_cause_share_an_entry(message: str, unreachable: bool, remedy: str) -> None:
     problems = [unread(f"gpu{n}", SSH * unreachable + message.format(n=n), unreachable) for n in range(1, 40)]
     (cause,) = causes(problems)
     assert len(cause.hosts) == 39 and remedy in cause.do
@@ -90,7 +90,7 @@ def test_hosts_with_the_same_cause_are_one(message: str, unreachable: bool, reme
     assert all(problem["what"] in whole for problem in problems)
 
 
-def test_causes_that_differ_in_more_than_the_host_stay_apart() -> None:
+def test_causes_with_further_differences_have_separate_entries() -> None:
     problems = [
         unread("gpu1", SSH + "an unknown message"),
         unread("gpu2", SSH + "another unknown message"),
@@ -112,14 +112,14 @@ def test_the_longest_remedies_are_shortened_first() -> None:
     assert sum("this and that" in line for line in lines) > 2 and lines[-2].endswith(" …")
 
 
-def test_settings_that_keep_what_is_there_are_named() -> None:
+def test_settings_that_keep_existing_installations_are_named() -> None:
     kept = problem("gpu1", answers={"cluster_existing_packages": "keep"})
     assert "     set:   cluster_existing_packages: keep" in screen([kept], "", FILE)[0]
     lines, _short = screen([kept, *(problem(f"gpu{n}", f"what {n}") for n in range(2, 6))], "", FILE)
     assert "  do: Buy one; or set cluster_existing_packages: keep" in lines
 
 
-def test_programs_get_known_fields() -> None:
+def test_machine_readable_problems_have_known_fields() -> None:
     (found,) = known_fields([problem("gpu1", answers={"a": "b"}, remedies=[{}], other=1)])
     assert found == {
         "kind": "disk",
@@ -131,7 +131,7 @@ def test_programs_get_known_fields() -> None:
     }
 
 
-def test_a_long_word_is_cut_and_not_left_out() -> None:
+def test_a_long_word_is_shortened_but_not_omitted() -> None:
     found = [problem(f"gpu{number}", f"{number}{'w' * 200}", "d" * 200) for number in range(8)]
     lines, is_short = screen(found, "", FILE)
     assert is_short and rows(lines) <= 18
@@ -144,12 +144,12 @@ def test_wide_characters_take_two_columns() -> None:
     assert sum(max(-(-columns(line) // 80), 1) for line in lines) <= 18
 
 
-def test_causes_are_counted_right_if_a_note_takes_all_the_room() -> None:
+def test_causes_are_counted_correctly_if_a_note_needs_all_the_space() -> None:
     note = f"{'/home/me' * 200}/answers.yml was not written."
     lines, is_short = screen([problem(f"gpu{number}", str(number)) for number in range(30)], note, FILE)
     assert is_short and "and 30 more" in lines
 
 
-def test_a_message_without_words_ends_without_a_colon() -> None:
+def test_an_empty_message_leaves_no_colon_at_the_end() -> None:
     (cause,) = causes([unread("gpu1", SSH.strip())])
     assert not cause.short.rstrip().endswith(":")

@@ -18,11 +18,11 @@ REPOSITORY = Path(__file__).resolve().parents[5]
 
 
 @pytest.mark.parametrize("text", [b"", b"{broken", b"\xff\xfe{}", b"[" * 100_000, b"[]", b'{"status": "failed"}'])
-def test_a_file_that_is_no_account_is_none(text: bytes) -> None:
+def test_an_invalid_summary_file_is_ignored(text: bytes) -> None:
     assert earlier(text) == {}
 
 
-def test_an_account_is_read() -> None:
+def test_an_earlier_summary_is_read() -> None:
     assert earlier('{"status": "failed", "phase": "p"}') == {"status": "failed", "phase": "p"}
 
 
@@ -82,7 +82,7 @@ API_PLAY = [
 ]
 
 
-def test_a_play_is_a_phase_and_each_further_role_of_it_too() -> None:
+def test_a_play_starts_a_phase_and_so_does_each_further_role_in_it() -> None:
     progress, lines = fed(*API_PLAY)
     assert [line.text for line in lines if line.kind == "phase"] == [
         "Prepare the hosts",
@@ -105,7 +105,7 @@ def test_a_play_is_a_phase_and_each_further_role_of_it_too() -> None:
     }
 
 
-def test_every_role_and_play_of_the_collection_has_a_title_of_its_own() -> None:
+def test_every_role_and_play_of_the_collection_has_a_unique_title() -> None:
     plays = [
         each["name"]
         for path in (REPOSITORY / "playbooks").glob("*.yml")
@@ -120,7 +120,7 @@ def test_every_role_and_play_of_the_collection_has_a_title_of_its_own() -> None:
     assert [line.text for line in lines] == list(dict.fromkeys(" ".join(name.split()) for name in plays))
 
 
-def test_a_role_is_not_a_phase_for_having_its_settings_checked() -> None:
+def test_the_validation_of_a_roles_arguments_does_not_start_a_phase() -> None:
     checks = [task(0, "t", role) for role in ("cluster", "containerd")]
     for check in checks:
         check["event_data"]["task_action"] = "ansible.builtin.validate_argument_spec"
@@ -130,14 +130,14 @@ def test_a_role_is_not_a_phase_for_having_its_settings_checked() -> None:
     assert [(phase["role"], phase["seconds"]) for phase in phases] == [("containerd", 5), ("host", 5)]
 
 
-def test_the_account_adds_up_to_the_time_between_the_first_task_and_the_end() -> None:
+def test_phases_add_up_to_the_time_between_the_first_task_and_the_end() -> None:
     result = fed(*API_PLAY)[0].result()
     assert result["seconds"] == 22
     assert sum(phase["seconds"] for phase in result["phases"]) == 21
     assert result["slowest"][0] == {"task": "t", "phase": "Nvidia device plugin", "host": "cp1", "seconds": 10}
 
 
-def test_a_host_that_has_finished_a_task_waits_for_the_others() -> None:
+def test_a_host_that_has_finished_a_task_is_shown_as_waiting() -> None:
     progress, _lines = fed(*API_PLAY[:5])
     assert progress.waiting_for() == "gpu1: t"
     assert [(row.host, row.doing, row.done) for row in progress.rows()] == [
@@ -146,7 +146,7 @@ def test_a_host_that_has_finished_a_task_waits_for_the_others() -> None:
     ]
 
 
-def test_a_repeated_task_says_which_attempt_it_is_in() -> None:
+def test_a_repeated_task_shows_its_attempt() -> None:
     progress, _lines = fed(
         play(0, "p"),
         task(0, "Wait for it"),
@@ -156,7 +156,7 @@ def test_a_repeated_task_says_which_attempt_it_is_in() -> None:
     assert progress.waiting_for() == "a: Wait for it (attempt 3 of 60)"
 
 
-def test_many_hosts_are_not_all_named() -> None:
+def test_of_many_hosts_only_some_are_named() -> None:
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *"abcdef"))
     assert progress.waiting_for() == "a, b, c, d and 2 more: t"
 
@@ -181,13 +181,13 @@ STATES: list[tuple[str, list[dict[str, Any]], str, str]] = [
 
 
 @pytest.mark.parametrize(("events", "state", "verdict"), [s[1:] for s in STATES], ids=[s[0] for s in STATES])
-def test_the_state_of_a_host(events: list[dict[str, Any]], state: str, verdict: str) -> None:
+def test_each_event_sets_the_state_of_its_host(events: list[dict[str, Any]], state: str, verdict: str) -> None:
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), *events)
     assert progress.hosts["a"].state == state
     assert progress.verdict() == verdict
 
 
-def test_the_statistics_have_the_last_word() -> None:
+def test_the_final_statistics_take_precedence() -> None:
     stats = event(9, "playbook_on_stats", ok={"a": 7, "b": 1}, failures={}, dark={"b": 1}, rescued={"a": 1})
     failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a", "b"), failed, stats)
@@ -197,7 +197,7 @@ def test_the_statistics_have_the_last_word() -> None:
 
 
 def explained(unreachable: bool) -> tuple[Progress, list[Line]]:
-    """A run that ends because of what it found; b, c can't be read, or all can, and a fails for all."""
+    """Return a run that ends with explained problems. Hosts b and c are unreadable or fine; a fails for all."""
     lost = [
         event(1, "runner_on_unreachable", host="b", task="t", explained=True, ignore_errors=True, res={"msg": "no"}),
         event(1, "runner_on_failed", host="c", task="t", explained=True, res={"msg": "no"}),
@@ -217,7 +217,7 @@ def explained(unreachable: bool) -> tuple[Progress, list[Line]]:
     )
 
 
-def test_what_is_explained_at_the_end_is_not_shown_before() -> None:
+def test_explained_failures_are_only_shown_at_the_end() -> None:
     progress, lines = explained(True)
     assert {line.kind for line in lines} == {"phase"}
     assert [line.text for line in progress.closing] == ["b: no"]
@@ -230,7 +230,7 @@ def test_what_is_explained_at_the_end_is_not_shown_before() -> None:
     assert result["explained"] is True
 
 
-def test_the_host_that_fails_for_all_is_the_failed_one_if_no_other_is() -> None:
+def test_without_another_failed_host_the_one_that_fails_for_all_is_failed() -> None:
     result = explained(False)[0].result()
     assert {name: host["state"] for name, host in result["hosts"].items()} == {
         "a": "failed",
@@ -239,19 +239,19 @@ def test_the_host_that_fails_for_all_is_the_failed_one_if_no_other_is() -> None:
     }
 
 
-def test_a_task_says_what_to_do_after_its_failure() -> None:
+def test_a_task_can_have_advice_for_its_failure() -> None:
     failed = event(1, "runner_on_failed", host="a", task="t", next="correct the command", res={"msg": "no"})
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), failed)
     assert progress.next == "correct the command"
 
 
-def test_a_run_that_was_cut_short_accounts_for_the_task_in_which_it_was() -> None:
+def test_the_summary_of_an_aborted_run_includes_its_last_task() -> None:
     result = fed(play(100, "p"), task(100, "Take long"), *starts(100, "a", name="Take long"))[0].result(142)
     assert (result["seconds"], result["phases"][0]["seconds"], result["phase"]) == (42, 42, "p")
     assert (result["hosts"]["a"]["state"], result["hosts"]["a"]["task"]) == ("unfinished", "Take long")
 
 
-def test_what_is_tidied_up_after_a_failure_is_not_where_it_failed() -> None:
+def test_a_cleanup_after_a_failure_is_not_reported_as_the_failed_phase() -> None:
     failed = event(1, "runner_on_failed", host="a", task="t", res={"msg": "no"})
     stats = event(3, "playbook_on_stats", failures={"a": 1}, ok={"a": 1})
     events = [play(0, "p"), task(0, "t", "first"), task(0, "t", "acceptance"), *starts(0, "a"), failed]
@@ -259,12 +259,12 @@ def test_what_is_tidied_up_after_a_failure_is_not_where_it_failed() -> None:
     assert progress.result()["phase"] == "Acceptance"
 
 
-def test_nothing_begun_is_the_inputs_fault() -> None:
+def test_a_run_without_any_task_means_bad_input() -> None:
     assert Progress().result()["seconds"] == 0
     assert Progress().verdict() == "bad input"
 
 
-def test_an_error_is_told_once_also_where_items_failed_before() -> None:
+def test_an_error_is_shown_once_even_if_loop_items_failed_before() -> None:
     _progress, lines = fed(
         play(0, "p"),
         task(0, "t"),
@@ -275,21 +275,21 @@ def test_an_error_is_told_once_also_where_items_failed_before() -> None:
     assert lines[1:] == [Line("failed", "a", "t: x: no such file\nrc: 2")]
 
 
-def test_a_change_and_a_message_are_told() -> None:
+def test_changes_and_messages_are_shown() -> None:
     said = event(2, "runner_on_ok", host="a", task="Tell", task_action="debug", res={"msg": ["6 of 6", "fine"]})
     progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, "a"), ok(1, "a", changed=True), said)
     assert lines[1:] == [Line("message", "a", "6 of 6\nfine")]
     assert progress.close() == [Line("changed", "a", "t")]
 
 
-def test_hosts_that_change_alike_share_a_line_when_the_task_ends() -> None:
+def test_hosts_with_the_same_change_share_a_line_at_the_end_of_the_task() -> None:
     hosts = [f"gpu{number}" for number in range(20)]
     changes = [ok(1, host, changed=True) for host in hosts]
     _progress, lines = fed(play(0, "p"), task(0, "t"), *starts(0, *hosts), *changes, task(2, "u"))
     assert lines[1:] == [Line("changed", "gpu0, gpu1, gpu2, gpu3 and 16 more", "t")]
 
 
-def test_hosts_that_fail_alike_are_named_with_the_first_one() -> None:
+def test_hosts_with_the_same_failure_are_named_with_the_first_one() -> None:
     fails = [event(1, "runner_on_failed", host=host, task="t", res={"msg": "no space"}) for host in "abc"]
     other = event(1, "runner_on_failed", host="d", task="t", res={"msg": "no key"})
     _progress, lines = fed(
@@ -302,7 +302,7 @@ def test_hosts_that_fail_alike_are_named_with_the_first_one() -> None:
     ]
 
 
-def test_phases_are_numbered_where_the_plays_are_known() -> None:
+def test_phases_are_numbered_if_the_plays_are_known() -> None:
     plays = [event(0, "playbook_on_play_start", name=name, number=f"{n}/2") for n, name in ((1, "p"), (2, "q"))]
     progress, lines = fed(plays[0], task(0, "t"), plays[1], task(1, "t", "host"), task(2, "t", "flannel"))
     assert [line.text for line in lines] == ["1/2 p", "2/2 q", "2/2 Flannel"]
@@ -328,12 +328,12 @@ def test_phases_are_numbered_where_the_plays_are_known() -> None:
         (100, 2, ["0:09 p", "  and 100 more"]),
     ],
 )
-def test_the_view_fits_its_height(hosts: int, height: int, lines: list[str]) -> None:
+def test_the_live_view_fits_its_height(hosts: int, height: int, lines: list[str]) -> None:
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *(f"h{n}" for n in range(hosts))), ok(2, "h0"))
     assert progress.view(9, height) == lines
 
 
-def test_a_narrow_terminal_cuts_neither_time_nor_hosts() -> None:
+def test_a_narrow_terminal_truncates_neither_time_nor_hosts() -> None:
     names = [f"gpu{number:02}" for number in range(1, 41)]
     title = "Add NVIDIA's CUDA repository, keep nouveau out, and install what the driver is built with"
     progress, _lines = fed(play(0, "p"), task(0, title), *starts(0, *names, name=title))
@@ -344,18 +344,18 @@ def test_a_narrow_terminal_cuts_neither_time_nor_hosts() -> None:
     ]
 
 
-def test_the_name_with_its_variables_filled_in_is_shown() -> None:
+def test_task_names_are_shown_with_their_variables_filled_in() -> None:
     done = event(1, "runner_on_ok", host="a", task="Say {{ x }}", task_uuid="u", res={"changed": True})
     assert fed(play(0, "p"), task(0, "Say 2", uuid="u"), done)[0].close() == [Line("changed", "a", "Say 2")]
 
 
-def test_what_is_hidden_stays_hidden() -> None:
+def test_hidden_results_stay_hidden() -> None:
     hidden = {"censored": "hidden by no_log", "_ansible_no_log": True, "msg": "SECRET", "stdout": "SECRET"}
     _progress, lines = fed(play(0, "p"), task(0, "t"), event(1, "runner_on_failed", host="a", task="t", res=hidden))
     assert lines[-1].text == "t: hidden by no_log"
 
 
-def test_an_earlier_run_tells_how_many_tasks_to_expect() -> None:
+def test_an_earlier_run_determines_the_expected_number_of_tasks() -> None:
     progress = Progress(fed(*API_PLAY)[0].result())
     for each in API_PLAY[:4]:
         progress.feed(each)
@@ -363,7 +363,7 @@ def test_an_earlier_run_tells_how_many_tasks_to_expect() -> None:
 
 
 @pytest.mark.parametrize("before", [None, [], {"phases": 7}, {"phases": [None, {}, {"tasks": "x", "play": "p"}]}])
-def test_an_earlier_run_of_any_shape_does_no_harm(before: Any) -> None:
+def test_an_invalid_earlier_run_is_ignored(before: Any) -> None:
     progress = Progress(before)
     progress.feed(play(0, "p"))
     progress.feed(task(0, "t"))
@@ -413,7 +413,7 @@ EVENTS = st.fixed_dictionaries({"event": KINDS | JSON, "created": CREATED, "even
 
 
 @given(st.lists(EVENTS, max_size=20))
-def test_any_events_are_taken_and_the_account_stays_consistent(events: list[Any]) -> None:
+def test_any_events_are_accepted_and_the_summary_stays_consistent(events: list[Any]) -> None:
     progress = Progress()
     lines = [line for each in events for line in progress.feed(each)]
     result = progress.result()
@@ -426,7 +426,7 @@ def test_any_events_are_taken_and_the_account_stays_consistent(events: list[Any]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["cp1", "gpu1", "gpu2"]), st.floats(0, 100)), min_size=1, max_size=30))
-def test_the_phases_of_well_formed_runs_sum_to_the_whole(steps: list[tuple[str, float]]) -> None:
+def test_the_phases_of_valid_runs_add_up_to_the_total(steps: list[tuple[str, float]]) -> None:
     at, events = 1000.0, [play(1000.0, "p")]
     for number, (host, seconds) in enumerate(steps):
         events += [task(at, "t", f"role_{number % 3}"), *starts(at, host), ok(at := at + seconds, host)]
@@ -434,7 +434,7 @@ def test_the_phases_of_well_formed_runs_sum_to_the_whole(steps: list[tuple[str, 
     assert sum(phase["seconds"] for phase in progress.result()["phases"]) == pytest.approx(at - 1000, abs=0.05)
 
 
-def test_the_controller_is_no_host_of_the_run_if_it_only_skipped_tasks() -> None:
+def test_the_controller_does_not_count_as_a_host_if_it_only_skipped_tasks() -> None:
     stats = event(110, "playbook_on_stats", ok={"cp1": 2}, skipped={"cp1": 1, "localhost": 3})
     progress, _lines = fed(play(100, "p"), task(101, "t"), *starts(101, "cp1", "localhost"), ok(103, "cp1"), stats)
     assert set(progress.result(110)["hosts"]) == {"cp1"}

@@ -35,7 +35,7 @@ from hypothesis import strategies as st
         (3725, "62 min 05 s", "62:05"),
     ],
 )
-def test_durations(seconds: float, words: str, column: str) -> None:
+def test_durations_are_formatted(seconds: float, words: str, column: str) -> None:
     assert (duration(seconds), clock(seconds)) == (words, column)
 
 
@@ -55,11 +55,11 @@ def test_durations(seconds: float, words: str, column: str) -> None:
         ({}, 7),
     ],
 )
-def test_times_are_read_or_stand_still(created: Any, seconds: float) -> None:
+def test_invalid_times_repeat_the_last_time(created: Any, seconds: float) -> None:
     assert seconds_of(created, 7) == seconds
 
 
-def test_titles() -> None:
+def test_titles_are_derived_from_role_names() -> None:
     assert title_of("nvidia_device_plugin") == "Nvidia device plugin"
 
 
@@ -70,7 +70,7 @@ FAILURES: list[tuple[dict[str, Any], str]] = [
         "no\nrc: 3\nstdout: out\nstderr:\n  two\n  lines",
     ),
     ({"msg": "it said: out", "stdout": "out"}, "it said: out"),
-    # The message has this digit, and does not show the exit status by it.
+    # The digit is part of the message, so the exit status is still added.
     ({"msg": "no 3.1", "cmd": "x --y", "rc": 3}, "no 3.1\ncmd: x --y\nrc: 3"),
     ({"msg": "no", "item": "x", "ansible_loop_var": "item"}, "x: no"),
     ({"msg": "no", "item": {"a": 1}, "_ansible_item_label": "short"}, "short: no"),
@@ -93,7 +93,7 @@ FAILURES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("res", "text"), FAILURES)
-def test_an_error_is_told_in_full_and_once(res: dict[str, Any], text: str) -> None:
+def test_an_error_is_shown_in_full_and_once(res: dict[str, Any], text: str) -> None:
     assert what_failed(res) == text
 
 
@@ -107,7 +107,7 @@ def test_an_error_is_told_in_full_and_once(res: dict[str, Any], text: str) -> No
         ({"censored": "hidden"}, "hidden"),
     ],
 )
-def test_what_a_debug_task_says(res: dict[str, Any], text: str) -> None:
+def test_the_output_of_a_debug_task_is_its_message(res: dict[str, Any], text: str) -> None:
     assert said(res) == text
 
 
@@ -122,11 +122,11 @@ def test_what_a_debug_task_says(res: dict[str, Any], text: str) -> None:
         ("ignored", "Do it: no", "  a: failed (ignored): Do it: no"),
     ],
 )
-def test_lines(kind: str, text: str, line: str) -> None:
+def test_lines_are_formatted_by_kind(kind: str, text: str, line: str) -> None:
     assert written(kind, "a", text, 125) == line
 
 
-def test_the_account() -> None:
+def test_the_summary_lists_phases_and_hosts() -> None:
     host = {
         "state": "done",
         "ok": 5,
@@ -169,7 +169,7 @@ def test_the_account() -> None:
         ({}, False, "Hosts"),
     ],
 )
-def test_the_last_line_says_how_it_ended_and_what_to_do(
+def test_the_last_line_has_the_result_and_the_next_step(
     hosts: dict[str, tuple[str, int]], check: bool, last: str
 ) -> None:
     counts = dict.fromkeys(("ok", "skipped", "failed", "unreachable", "rescued", "ignored"), 0)
@@ -187,7 +187,7 @@ def test_the_last_line_says_how_it_ended_and_what_to_do(
         (True, True, "", ["Where the time went", "Slowest tasks", "Hosts", "Failed. Fix what is listed below"]),
     ],
 )
-def test_after_a_failure_the_account_is_short(explained: bool, verbose: bool, then: str, expected: list[str]) -> None:
+def test_after_a_failure_the_summary_is_short(explained: bool, verbose: bool, then: str, expected: list[str]) -> None:
     counts = dict.fromkeys(("ok", "changed", "skipped", "failed", "unreachable", "rescued", "ignored"), 0)
     result = {"seconds": 7, "phases": [], "slowest": [], "hosts": {"a": {**counts, "state": "failed"}}}
     lines = [line for line in account({**result, "explained": explained}, False, verbose, then) if line[0] != " "]
@@ -195,7 +195,7 @@ def test_after_a_failure_the_account_is_short(explained: bool, verbose: bool, th
     assert all(line.startswith(words) for line, words in zip(lines, expected))
 
 
-def test_hosts_that_fared_alike_share_a_line() -> None:
+def test_hosts_with_the_same_result_share_a_line() -> None:
     counts = dict.fromkeys(("ok", "changed", "skipped", "failed", "unreachable", "rescued", "ignored"), 0)
     found = {f"gpu{number:02}": {**counts, "state": "done"} for number in range(100)}
     lines = account({"seconds": 7, "phases": [], "slowest": [], "hosts": found})
@@ -205,7 +205,7 @@ def test_hosts_that_fared_alike_share_a_line() -> None:
 
 
 @given(st.text(), st.integers(0, 80))
-def test_a_clipped_line_fits(text: str, width: int) -> None:
+def test_a_truncated_line_fits(text: str, width: int) -> None:
     clipped = clip(text, width)
     columns = sum(
         2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in clipped
@@ -215,7 +215,7 @@ def test_a_clipped_line_fits(text: str, width: int) -> None:
 
 
 @given(st.text())
-def test_nothing_printed_moves_the_cursor(text: str) -> None:
+def test_no_output_moves_the_cursor(text: str) -> None:
     assert all(c.isprintable() or c in "\n\t" for c in printable(text))
 
 
@@ -227,6 +227,6 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text() | st.sampled_from(["msg", "item", "stdout", "censored"]), JSON))
-def test_any_result_can_be_told(res: dict[str, Any]) -> None:
+def test_any_result_can_be_formatted(res: dict[str, Any]) -> None:
     assert isinstance(said(res), str)
     assert what_failed(res).strip() or str(res.get("msg")).strip() == ""

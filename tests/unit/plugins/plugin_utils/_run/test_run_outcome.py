@@ -28,13 +28,13 @@ def ok(host: str, action: str = "ping", delegate: str = "") -> dict[str, Any]:
 
 
 def found(**kinds: str) -> dict[str, Any]:
-    """The end of a run whose preflight found a problem of a kind on each host; c0 is the whole cluster."""
+    """Return the last event of a run in which preflight found a problem on each host; c0 is the whole cluster."""
     problems = [{"host": host.replace("c0", ""), "kind": kind, "what": "x"} for host, kind in kinds.items()]
     return {"event": "playbook_on_stats", "event_data": {"artifact_data": {PROBLEMS: problems}}}
 
 
 D, F, U, S = "done", "failed", "unreachable", "stopped"
-# Events; the recap of Ansible; the states of the hosts, and the status if the run did not succeed.
+# Events, Ansible's recap, the states of the hosts, and the status unless the run succeeded.
 RUNS: dict[str, tuple[list[dict[str, Any]], list[str], list[str], str]] = {
     "a task failed": ([ok("a"), ok("b")], [F, D], [F, D], F),
     "Ansible itself failed": ([ok("a"), ok("b")], [D, D], [D, D], F),
@@ -56,7 +56,7 @@ RUNS: dict[str, tuple[list[dict[str, Any]], list[str], list[str], str]] = {
 
 
 @pytest.mark.parametrize(("events", "recap", "states", "status"), RUNS.values(), ids=RUNS)
-def test_states_and_status_tell_who_failed(
+def test_states_and_status_show_which_hosts_failed(
     events: list[dict[str, Any]], recap: list[str], states: list[str], status: str
 ) -> None:
     watch = Watch()
@@ -67,7 +67,7 @@ def test_states_and_status_tell_who_failed(
     assert failure(by_host, watch) == status
 
 
-def test_who_was_interrupted_is_not_done() -> None:
+def test_an_interrupted_host_is_not_done() -> None:
     assert host_states({"a": "done", "b": "failed"}, Watch(), True) == {"a": "unfinished", "b": "failed"}
 
 
@@ -79,7 +79,7 @@ def test_only_known_fields_of_problems_are_read() -> None:
     assert read_problems({"a": 1}) == read_problems(None) == ()
 
 
-def test_only_files_that_the_report_role_wrote_are_reports() -> None:
+def test_only_files_written_by_the_report_role_are_reports() -> None:
     watch = Watch()
     for role in ("gpulab.kubernetes.report", "report", "host"):
         data = {"host": "a", "task_action": "gpulab.kubernetes.managed_files", "role": role, "res": {"files": [role]}}
@@ -102,7 +102,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("printed", "what"), REFUSALS.values(), ids=REFUSALS)
-def test_a_refusal_is_one_line_of_what_ansible_printed(printed: str, what: str) -> None:
+def test_a_refusal_is_one_line_of_ansibles_output(printed: str, what: str) -> None:
     assert refusal(printed).what == what
 
 
@@ -119,7 +119,7 @@ KINDS = ["playbook_on_stats", "runner_on_ok", "runner_on_failed", "runner_on_unr
 
 
 @given(st.fixed_dictionaries({"event": st.sampled_from(KINDS), "event_data": ANYTHING}))
-def test_no_event_is_an_error(event: dict[str, Any]) -> None:
+def test_a_run_without_events_is_an_error(event: dict[str, Any]) -> None:
     watch = Watch()
     watch.feed(event)
     assert failure(host_states({"a": "done"}, watch, False), watch) in ("failed", "unreachable")

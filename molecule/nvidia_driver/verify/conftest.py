@@ -1,0 +1,1 @@
+../../shared/verify/conftest.py

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable
+
+from ansible import context
+from ansible.errors import AnsibleError
+from jinja2 import UndefinedError
+
+from ..module_utils._kubeadm.kubeconfig import host_port
+from ..module_utils._training.judge import largest_training
+from ..plugin_utils._inventory import access
+
+DOCUMENTATION = r"""
+name: access
+short_description: Internal filters for the access to a cluster, and the commands that messages show
+extends_documentation_fragment: gpulab.kubernetes.internal
+"""
+
+
+def api_server(address: str, endpoint: str = "") -> str:
+    """Return host and port of the API server."""
+    if endpoint or not address:
+        return endpoint
+    return host_port(address, 6443)
+
+
+def expected_api(control_planes: Sequence[str], hosts: Mapping[str, Mapping[str, Any]], endpoint: str = "") -> str:
+    """Return the probable address of the API server before any host is read."""
+    if endpoint or not control_planes:
+        return endpoint
+    found = (_address(hosts, control_planes[0], name) for name in ("cluster_node_address", "ansible_host"))
+    address = next(filter(None, found), "")
+    return host_port(address, 6443) if address else ""
+
+
+def _address(hosts: Mapping[str, Mapping[str, Any]], host: str, name: str) -> str:
+    """The value of a variable if it is a usable address; one that refers to facts can't be known yet."""
+    try:
+        address = ipaddress.IPv4Address(str(hosts[host][name]))
+    except (KeyError, ValueError, AnsibleError, UndefinedError):
+        return ""
+    return "" if address.is_loopback or address.is_unspecified or address.is_multicast else str(address)
+
+
+def kubeconfig_path(sources: Sequence[str], is_job: bool = False) -> str:
+    """Choose where the controller keeps the administrator's kubeconfig."""
+    return access.kubeconfig_path([str(source) for source in sources], is_job)
+
+
+def next_steps(
+    server: str,
+    kubeconfig: str,
+    control_plane: str,
+    delegate: str = "localhost",
+    tunnel: bool = False,
+    free_gpus: Mapping[str, int] | None = None,
+    kept: bool = False,
+    is_job: bool = False,
+) -> list[str]:
+    """List the address of a cluster, its kubeconfig and the next commands."""
+    inventories = [str(each) for each in context.CLIARGS.get("inventory") or ()]
+    steps = access.Access(
+        server=str(server),
+        control_plane=str(control_plane),
+        kubeconfig=str(kubeconfig),
+        kubectl=delegate == "localhost" and not tunnel and shutil.which("kubectl") is not None,
+        inventory=inventories,
+        training=largest_training(free_gpus or {}),
+        asks_password=asks_password(),
+    )
+    return steps.next_steps(Path.cwd(), terse=kept or is_job)
+
+
+def asks_password() -> bool:
+    """Return whether this run was given a become password."""
+    return any(context.CLIARGS.get(name) for name in ("become_ask_pass", "become_password_file"))
+
+
+def run_commands(value: Any, is_job: bool = False) -> Any:
+    """Complete the commands of messages with the inventory of this run."""
+    inventory = [str(each) for each in context.CLIARGS.get("inventory") or ()]
+    options = access.run_options([] if is_job else inventory, asks_password(), Path.cwd())
+    return access.run_commands(value, options)
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "api_server": api_server,
+            "expected_api": expected_api,
+            "kubeconfig_path": kubeconfig_path,
+            "next_steps": next_steps,
+            "run_commands": run_commands,
+        }

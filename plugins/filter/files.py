@@ -1,0 +1,125 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
+from urllib.parse import urlsplit
+
+from ansible.errors import AnsibleFilterError
+
+from ..module_utils._basic_auth import basic
+from ..plugin_utils._containerd.registries import credential_problems, mirror_problems
+from ..plugin_utils._filter_errors import filter_errors
+from ..plugin_utils._resolver import resolv_conf
+from .containerd import to_toml
+
+DOCUMENTATION = r"""
+name: files
+short_description: Internal filters for the configuration files of hosts
+extends_documentation_fragment: gpulab.kubernetes.internal
+"""
+
+_HOSTS_HEADER = "# Managed by gpulab.kubernetes (role containerd).\n"
+# Docker's registry is named otherwise than it is reached.
+_SERVERS = {"docker.io": "https://registry-1.docker.io"}
+_OPTIONS = ("override_path", "skip_verify", "ca")
+_HEADER = "# Managed by gpulab.kubernetes.\n"
+# What has a meaning between double quotes in an EnvironmentFile.
+_SPECIAL = re.compile(r'(["\\`$])')
+
+
+def _host(mirror: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "capabilities": ["pull", "resolve"],
+        **{name: mirror[name] for name in _OPTIONS if mirror.get(name)},
+        **_header(headers, urlsplit(str(mirror["endpoint"])).netloc),
+    }
+
+
+def _header(headers: Mapping[str, str], *names: str) -> dict[str, dict[str, str]]:
+    return next(({"header": {"Authorization": headers[name]}} for name in names if name in headers), {})
+
+
+def _hosts(registry: str, mirrors: list[Mapping[str, Any]], headers: Mapping[str, str]) -> dict[str, Any]:
+    hosts: dict[str, Any] = {}
+    if registry != "_default":
+        server = _SERVERS.get(registry, f"https://{registry}")
+        hosts = {"server": server, **_header(headers, registry, urlsplit(server).netloc)}
+    if mirrors:
+        hosts["host"] = {str(mirror["endpoint"]): _host(mirror, headers) for mirror in mirrors}
+    return hosts
+
+
+def _hosts_file(path: str, hosts: Mapping[str, Any]) -> dict[str, str]:
+    text = _HOSTS_HEADER + to_toml(hosts)
+    if "header" in hosts or any("header" in host for host in hosts.get("host", {}).values()):
+        return {"path": path, "secret_content": text, "mode": "0600"}
+    return {"path": path, "content": text}
+
+
+def _check_registries(mirrors: Any, credentials: Any) -> None:
+    for entries, keys, rule in (
+        (mirrors, ("registry", "endpoint"), mirror_problems),
+        (credentials, ("registry", "username", "password"), credential_problems),
+    ):
+        words = f"each entry must have {', '.join(keys)}"
+        good = all(isinstance(entry, Mapping) and all(key in entry for key in keys) for entry in entries)
+        problems = list(rule(entries)) if good else [words]
+        if problems:
+            raise AnsibleFilterError(f"Error while configuring registries of containerd: {'; '.join(problems)}.")
+
+
+def containerd_hosts(
+    mirrors: Any, directory: str = "/etc/containerd/certs.d", credentials: Sequence[Mapping[str, str]] = ()
+) -> list[dict[str, str]]:
+    """Turn registry mirrors and credentials into containerd's hosts.toml files."""
+    registries: dict[str, list[Mapping[str, Any]]] = {}
+    _check_registries(mirrors, credentials)
+    for mirror in mirrors:
+        registries.setdefault(str(mirror["registry"]), []).append(mirror)
+    headers = {str(one["registry"]): basic(str(one["username"]), str(one["password"])) for one in credentials}
+    for registry in headers:
+        # A directory of its own takes a registry away from the mirrors of all others.
+        registries.setdefault(registry, registries.get("_default", []))
+    return [
+        _hosts_file(f"{directory}/{registry}/hosts.toml", _hosts(registry, entries, headers))
+        for registry, entries in registries.items()
+    ]
+
+
+@filter_errors("choosing the kubelet's resolv.conf")
+def kubelet_resolv_conf(host: Mapping[str, Any], wanted: str = "", shared: str | None = None) -> str:
+    """Decide from which file a host's kubelet reads name servers."""
+    return resolv_conf(host["resolver"], wanted, shared, bool(host["cluster"]["finished"]))
+
+
+def _quoted(value: str) -> str:
+    return '"' + _SPECIAL.sub(r"\\\1", value) + '"'
+
+
+def proxy_files(name: str, http_proxy: str, https_proxy: str, no_proxy: Iterable[str]) -> list[dict[str, Any]]:
+    """Create the files with the proxy settings of a systemd unit."""
+    base = f"/etc/systemd/system/{name}.service.d/50-gpulab-proxy"
+    state = "present" if http_proxy or https_proxy else "absent"
+    values = {"HTTP_PROXY": http_proxy, "HTTPS_PROXY": https_proxy, "NO_PROXY": ",".join(map(str, no_proxy))}
+    lines = [f"{key}={_quoted(value)}\n" for key, value in values.items()]
+    variables: dict[str, Any] = {"path": f"{base}.env", "mode": "0600"}
+    drop_in: dict[str, Any] = {"path": f"{base}.conf"}
+    if state == "present":
+        variables["secret_content"] = _HEADER + "".join(lines)
+        # A unit that did not start would be worse than one without its proxy.
+        drop_in["content"] = f"{_HEADER}[Service]\nEnvironmentFile=-{base}.env\n"
+    return [{**file, "state": state, "service": name} for file in (variables, drop_in)]
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "containerd_hosts": containerd_hosts,
+            "kubelet_resolv_conf": kubelet_resolv_conf,
+            "proxy_files": proxy_files,
+        }
