@@ -68,9 +68,4 @@ def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             return result
         finally:
             tempfile.tempdir = None
-            # The API client writes keys to files and removes them at Python's normal exit, which never happens in such
-            # a fork; it would reuse their names.
-            kubeconfigs: Any = sys.modules.get("kubernetes.config.kube_config")
-            if kubeconfigs:
-                kubeconfigs._cleanup_temp_files()
     raise AnsibleError(f"Error while running {name}: it ended without a result. Report this")

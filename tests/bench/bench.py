@@ -21,6 +21,7 @@ from typing import TypeVar, cast
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import cpu
 import fleet
 import gpus
 import readers
@@ -81,6 +82,7 @@ def by_ansible() -> dict[str, object]:
         _, plan = median(
             "plan.yml", lambda: play(lab.path, playbook="playbooks/plan.yml", env=SHOWN).expect_unchanged()
         )
+        spent, _ = timed("the CPU seconds of a second run", lambda: cpu.measure(lab.path))
         fleets, _ = timed("a second run on simulated hosts", lambda: fleet.few(lab.inventory()))
         overhead, _ = timed("the second run through ansible-runner and without", lambda: runner.measure(lab.path))
         checked, check = timed("site.yml --check", lambda: play(lab.path, "--check").expect_unchanged())
@@ -93,6 +95,7 @@ def by_ansible() -> dict[str, object]:
         "site_s_per_role": per_role(first),
         "second_run_s": again,
         "second_run_tasks": second.tasks(),
+        "cpu": spent,
         "plan_s": plan,
         "runner_overhead": overhead,
         "check_s": check,

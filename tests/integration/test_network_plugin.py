@@ -17,6 +17,9 @@ MANIFESTS = f"""
   hosts: control_plane
   become: true
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Load the manifests
       ansible.builtin.import_role:
         name: gpulab.kubernetes.flannel

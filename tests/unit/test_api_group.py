@@ -109,7 +109,7 @@ def test_no_task_becomes_root_on_the_controller(path: Path) -> None:
 
 
 CHANGE_NODES = {"node_maintenance", "gpu_isolation", "gpu_sharing"}
-OPEN = {"open", "with_api"}
+OPEN = {"open", "with_api", "connect"}
 # These read the nodes anyway, and node_pools checks them; the report changes nothing.
 CHECK_THEMSELVES = {"site.yml", "plan.yml", "report.yml"}
 
@@ -137,7 +137,7 @@ def test_every_playbook_that_uses_the_api_checks_which_host_each_node_belongs_to
         if isinstance(entry[word], dict)
         and entry[word].get("name") == "gpulab.kubernetes.cluster_api"
         and entry[word].get("tasks_from") in OPEN
-        and not entry.get("vars", {}).get("cluster_api_checks_nodes", True)
+        and (entry[word]["tasks_from"] == "connect" or not entry.get("vars", {}).get("cluster_api_checks_nodes", True))
     }
     assert unchecked == CHECK_THEMSELVES
     site = (ROOT / "playbooks/tasks/cluster.yml").read_text()

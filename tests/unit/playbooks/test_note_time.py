@@ -18,7 +18,7 @@ PLAY = """
       ansible.builtin.import_tasks: {file}
     - name: Keep what was noted
       ansible.builtin.copy:
-        content: "{{{{ report_phases | to_json }}}}"
+        content: "{{{{ hostvars['localhost']['report_phases'] | to_json }}}}"
         dest: "{{{{ place }}}}/{number}"
         mode: "0600"
 """

@@ -22,6 +22,9 @@ PLAY = """
     group/gpulab.kubernetes.api:
       kubeconfig: "{{ cluster_api_kubeconfig }}"
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Take the settings
       ansible.builtin.import_role:
         name: gpulab.kubernetes.acceptance

@@ -18,6 +18,9 @@ PLAYBOOK = """
   gather_facts: false
   become: false
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Load the pinned versions
       ansible.builtin.import_role:
         name: gpulab.kubernetes.acceptance

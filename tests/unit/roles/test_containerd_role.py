@@ -15,6 +15,9 @@ PLAYBOOK = """
   hosts: workers
   gather_facts: false
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Restart
       ansible.builtin.include_role:
         name: gpulab.kubernetes.containerd

@@ -29,6 +29,9 @@ PLAYBOOK = """
   hosts: all
   gather_facts: false
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Run it
       ansible.builtin.include_role:
         name: gpulab.kubernetes.kubeadm
@@ -79,6 +82,9 @@ JOIN = """
   hosts: gpu1
   gather_facts: false
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Join
       ansible.builtin.import_role:
         name: gpulab.kubernetes.kubeadm
@@ -127,6 +133,9 @@ RENDER = """
   hosts: all
   gather_facts: false
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Learn the settings
       ansible.builtin.import_role:
         name: gpulab.kubernetes.kubeadm

@@ -18,6 +18,9 @@ PLAYBOOK = """
   vars:
     cluster_control_plane_group: workers
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Load the settings of Kubernetes' repository
       ansible.builtin.import_role:
         name: gpulab.kubernetes.kubeadm

@@ -19,6 +19,9 @@ PLAYBOOK = """
   hosts: gpu1
   gather_facts: false
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Load the states of containerd
       ansible.builtin.import_role:
         name: gpulab.kubernetes.containerd
