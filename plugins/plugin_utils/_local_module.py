@@ -68,4 +68,9 @@ def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             return result
         finally:
             tempfile.tempdir = None
+            # The client of the API writes keys to files, removes them when Python ends, as such a fork never does, and
+            # would use their names again.
+            kubeconfigs: Any = sys.modules.get("kubernetes.config.kube_config")
+            if kubeconfigs:
+                kubeconfigs._cleanup_temp_files()
     raise AnsibleError(f"Error while running {name}: it ended without a result. Report this")

@@ -23,7 +23,6 @@ from .._api_path import path_problem
 from .._errors import DomainError
 from .._json import as_object, as_text, read_object
 from .._kubeadm.kubeconfig import KubeconfigError
-from . import connection
 from . import kubeconfig as kubeconfigs
 from .patience import Patience
 
@@ -79,25 +78,32 @@ class Api:
 
     def __init__(self, kubeconfig: str, timeout: float = 20) -> None:
         try:
-            # Filters also import this file without needing a connection.
+            # Filters also import this file without needing a client, and the import takes as long as a task.
             import urllib3
-
-            text = Path(kubeconfig).expanduser().read_text(encoding="utf-8")
-            config = kubeconfigs.read(text)
-            self._pool = connection.pool(config)
+            from kubernetes import config
         except ImportError as error:
             raise DomainError(missing_required_lib("kubernetes"), exception=str(error)) from error
-        except (KubeconfigError, OSError, ValueError) as error:
+        self._urllib3: Any = urllib3
+        client_config: Any = config
+        try:
+            text = Path(kubeconfig).expanduser().read_text(encoding="utf-8")
+            kubeconfig_fields = kubeconfigs.read(text)
+            client = client_config.new_client_from_config_dict(kubeconfigs.build(kubeconfig_fields))
+        except (client_config.ConfigException, KubeconfigError, OSError, ValueError) as error:
             reason = str(error).removeprefix("Error while reading a kubeconfig: ")
             raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {reason}") from error
-        self._urllib3: Any = urllib3
-        self.server = config.server.rstrip("/")
+        self.server: str = client.configuration.host
         # The original address, because a tunnel's port changes each time.
-        self.endpoint = config.original_server or self.server
+        self.endpoint: str = kubeconfig_fields.original_server or self.server
+        self._pool = client.rest_client.pool_manager
         self._timeout = timeout
         self._patience = Patience(self.server, Path(f"{kubeconfig}.patience").expanduser())
         self.clock = self._patience.clock
-        self._headers = {"authorization": f"Bearer {config.token}"} if config.token else {}
+        self._headers = {
+            setting["key"]: setting["value"]
+            for setting in client.configuration.auth_settings().values()
+            if setting["in"] == "header" and setting["value"]
+        }
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         """Return an object or a list from the API."""
