@@ -68,8 +68,8 @@ def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             return result
         finally:
             tempfile.tempdir = None
-            # The client of the API writes keys to files, removes them when Python ends, as such a fork never does, and
-            # would use their names again.
+            # The API client writes keys to files and removes them at Python's normal exit, which never happens in such
+            # a fork; it would reuse their names.
             kubeconfigs: Any = sys.modules.get("kubernetes.config.kube_config")
             if kubeconfigs:
                 kubeconfigs._cleanup_temp_files()
