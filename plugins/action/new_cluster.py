@@ -13,7 +13,7 @@ from ansible.errors import AnsiblePromptInterrupt, AnsiblePromptNoninteractive
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ..filter.preflight_report import preflight_report
+from ..filter.preflight import preflight_report
 from ..module_utils._errors import REPORTED, DomainError, reported
 from ..module_utils._files import difference
 from ..module_utils._problem import Problem

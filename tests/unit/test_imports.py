@@ -88,3 +88,15 @@ def test_an_import_cycle_is_found(tmp_path: Path, text: str) -> None:
     assert circle(tmp_path, "p") == []
     (tmp_path / "p" / "a.py").write_text(f"{text}\n")
     assert {"p.a", "p.b"} <= set(circle(tmp_path, "p"))
+
+
+def test_the_collection_imports_only_modules_that_it_has() -> None:
+    names = modules(ROOT, "plugins")
+    places = {name: set(imported(name, path)) for name, path in names.items()}
+    missing = {
+        (name, target)
+        for name, targets in places.items()
+        for target in targets
+        if target.startswith("plugins.") and not {target, target.rpartition(".")[0]} & {*names}
+    }
+    assert missing == set()
