@@ -40,7 +40,7 @@ def decide(
     users = [*names, *([] if held and policy != WAIT else map(_process, processes))]
     volumes = "; ".join(f"{_pod(pod)}: {', '.join(pod['empty_dirs'])}" for pod in pods if pod.get("empty_dirs"))
     lost = f"Draining {node} deletes what pods have in emptyDir volumes: {volumes}" if volumes else ""
-    action = _action(policy, bool(pods), held, may_defer) if users else ""
+    action = _choose_action(policy, bool(pods), held, may_defer) if users else ""
     return {
         "refusal": _refusal(node, change, users, lost, held and policy != WAIT, may_defer)
         if action == "refuse"
@@ -54,7 +54,7 @@ def decide(
     }
 
 
-def _action(policy: str, pods: bool, held: bool, may_defer: bool) -> str:
+def _choose_action(policy: str, pods: bool, held: bool, may_defer: bool) -> str:
     """What is done about users. Pods that run on a node that is held have started meanwhile, or were waited for."""
     if policy == IGNORE:
         return ""
