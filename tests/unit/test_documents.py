@@ -277,7 +277,8 @@ def texts_of_ours() -> list[str]:
         found += python_texts(ast.parse(path.read_text()))
     for path in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/*.yml")]:
         found += yaml_texts(yaml.safe_load(path.read_text()))
-    return [" ".join(text.split()) for text in found]
+    # Backticks mark the commands of an advice, and are not shown.
+    return [" ".join(text.replace("`", "").split()) for text in found]
 
 
 def is_ours(message: str) -> bool:
