@@ -91,7 +91,7 @@ def test_the_modules_that_share_one_action(tmp_path: Path, prefix: str) -> None:
     assert {routing[name]["action_plugin"] for name in names} == {"gpulab.kubernetes.cluster_state"}
     assert "managed_files" in names and "node_pools" in names
     api = yaml.safe_load((ROOT / "meta/runtime.yml").read_text())["action_groups"]["api"]
-    given = {"managed_files": {"files": []}}
+    given: dict[str, dict[str, Any]] = {"managed_files": {"files": []}}
     tasks: list[dict[str, Any]] = [{prefix + name: given.get(name, {}), "ignore_errors": True} for name in names]
     defaults = {"group/gpulab.kubernetes.api": {"kubeconfig": "/nothing"}}
     play = {"hosts": "all", "gather_facts": False, "collections": ["gpulab.kubernetes"], "module_defaults": defaults}
