@@ -204,6 +204,13 @@ def test_a_second_run_resumes_with_the_record_of_the_first() -> None:
     assert api.record["labels"] == {KEY: None, "nvidia.com/gpu.deploy.dcgm-exporter": "true"}
 
 
+def test_a_pod_without_a_controller_that_is_being_deleted_is_waited_for() -> None:
+    api = FakeApi(pod("alone", "", deletionTimestamp="2026-11-22T05:00:00Z"), pod("train-0"))
+    with pytest.raises(DrainError, match="team/alone: it was told to end, but is still running"):
+        drain(api, "gpu1", 0.2)  # type: ignore[arg-type]
+    assert [each["metadata"]["name"] for each in api.evictions] == ["train-0"]
+
+
 @pytest.mark.parametrize("cordoned", [False, True])
 @pytest.mark.parametrize(
     ("pods", "protected", "words"),
