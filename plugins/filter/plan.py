@@ -80,9 +80,9 @@ def _plugin_title(plugin: Mapping[str, Any]) -> str:
     return f"{plugin['kind']} {plugin['namespace']}/{plugin['name']}"
 
 
-def deferral_file(record: str, purpose: str, users: Sequence[str], **of: Any) -> dict[str, Any]:
-    """Return the file that records a deferral (``of``: change, pending, now), or its end if there are no ``users``."""
-    return with_deferral(record, purpose, users=users, **of) if users else without_deferral(record, purpose)
+def deferral_file(record: str, purpose: str, users: Sequence[str], **entry: Any) -> dict[str, Any]:
+    """Return the file that records a deferral (``entry``: change, pending, now), or its end without ``users``."""
+    return with_deferral(record, purpose, users=users, **entry) if users else without_deferral(record, purpose)
 
 
 def disruption(

@@ -104,11 +104,13 @@ def _entry(line: str) -> Entry:
 class FirstRun:
     """Adds to the record of a host. ``module`` is an AnsibleModule; in check mode, nothing is written.
 
-    Raises DomainError if the record can't be written, because what it lacks could not be restored.
+    Raises DomainError if the record can't be written, because what it lacks could not be restored. What an ordinary user
+    can change, such as a report next to an inventory in /etc/ansible, is not recorded.
     """
 
     def __init__(self, module: Any, root: str = "") -> None:
         self._module = module
+        self._records = os.geteuid() == 0 or (root or ROOT) != "/"
         self._directory = under(root or ROOT, DIRECTORY)
 
     def copy_of(self, name: str) -> Path:
@@ -138,7 +140,7 @@ class FirstRun:
         self._keep(UNIT, names, lambda _name: {"enabled": unit.file_state, "active": unit.active})
 
     def _keep(self, kind: str, names: Collection[str], before: Callable[[str], Before | None]) -> set[str]:
-        if not names:
+        if not names or not self._records:
             return set()
         try:
             if self._module.check_mode:

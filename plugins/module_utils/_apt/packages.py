@@ -76,11 +76,15 @@ class Packages:
             outcome.held = outcome.held_before | set(loose)
         else:
             self._first_run.keep_packages({n: first.get(n) for n in [*(wish.name for wish in pending), *loose]})
-            after = self._install(pending, trouble) if pending else versions_of(database)
+            try:
+                after = self._install(pending, trouble) if pending else versions_of(database)
+            finally:
+                # What apt adds, replaces and removes for their sake is known only now, even if it failed.
+                now = self._read() if pending else database
+                names = {*first.names(), *now.names()}
+                self._first_run.keep_packages({n: first.get(n) for n in names if first.version(n) != now.version(n)})
             outcome.held = self._hold(wishes)
         outcome.show(versions_of(first), after, wishes)
-        # What apt adds, replaces and removes for their sake is known only now.
-        self._first_run.keep_packages({name: first.get(name) for name in outcome.differing()})
         return outcome
 
     def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:

@@ -93,9 +93,6 @@ class Outcome:
         self.before = {name: before[name] for name in names if name in before}
         self.after = {name: after[name] for name in names if name in after}
 
-    def differing(self) -> list[str]:
-        return sorted(n for n in {*self.before, *self.after} if self.before.get(n) != self.after.get(n))
-
     def diff(self) -> dict[str, str]:
         def lines(versions: Mapping[str, str], held: set[str]) -> str:
             return "".join(f"{name} {versions[name]}{' held' * (name in held)}\n" for name in sorted(versions))

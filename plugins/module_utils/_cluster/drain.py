@@ -21,7 +21,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 _GONE = 404
 # Source: https://github.com/kubernetes/api/blob/master/policy/v1/types.go
 _BUDGET = "DisruptionBudget"
-# For the programs of a pod that is about to be evicted: when it is killed at the latest, in UTC.
+# For the programs of a pod that is about to be evicted: how long they have at least, in UTC.
 DEADLINE = "gpulab.io/disruption-deadline"
 _DEFAULT_GRACE = 30
 
@@ -42,7 +42,7 @@ def to_evict(pods: Sequence[Object]) -> list[Object]:
 
 
 def controller(pod: Object) -> str:
-    """The kind of what would make the pod again elsewhere, empty for a pod that nobody looks after."""
+    """Return the kind of the pod's controller, which would create it again on another node; empty without one."""
     return str(_controller(pod).get("kind", ""))
 
 
@@ -63,6 +63,8 @@ def described(pods: Sequence[Object], jobs: Collection[str]) -> dict[str, str]:
 
 def wait_for_jobs(api: Api, node: str, jobs: Collection[str], timeout: float) -> dict[str, str]:
     """Wait until the pods ``jobs`` have ended; returns those that have not when the time is over."""
+    if not jobs:
+        return {}
     with Watch(api) as watch:
         return until_gone(lambda: described(pods_on(watch, node), jobs), timeout, watch)
 
@@ -72,8 +74,8 @@ def pods_on(api: Api | Watch, node: str) -> list[Object]:
 
 
 def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
-    """Raise DrainError for pods without a controller, before any pod is evicted."""
-    alone = [full_name(pod) for pod in pods if not controller(pod)]
+    """Raise DrainError for pods without a controller that are not being deleted, before any pod is evicted."""
+    alone = [full_name(pod) for pod in pods if not controller(pod) and not pod["metadata"].get("deletionTimestamp")]
     if alone:
         raise DrainError(
             f"Error while draining node {node}: nothing would create these pods again on another node: "
@@ -90,7 +92,7 @@ def grace_period(pod: Object, left: float) -> int:
 def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace: float = 0) -> list[str]:
     """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over.
 
-    With ``grace``, the pods ``jobs`` learn by an annotation that they have so many seconds, and get them.
+    With ``grace``, the pods ``jobs`` (UIDs) are annotated with their deadline and get at least so many seconds to end.
     """
     evicted: list[str] = []
     deadline = time.time() + grace
@@ -143,7 +145,7 @@ def _path(pod: Object) -> str:
 
 
 def _evict(api: Api, pod: Object, evicted: list[str], options: dict[str, Any] | None = None) -> str:
-    """Ask for the pod's eviction, once it is granted no more; returns why it is still there."""
+    """Request the pod's eviction, and note it once it is granted; return why the pod still exists."""
     meta = pod["metadata"]
     names = {"name": meta["name"], "namespace": meta["namespace"]}
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names}

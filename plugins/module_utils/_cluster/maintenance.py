@@ -189,8 +189,9 @@ class Maintenance:
         try:
             if plan.drain:
                 self._drain(plan)
-            elif plan.jobs and plan.grace and not self._check:
-                wait_for_jobs(self._api, self._name, plan.jobs, plan.grace)
+            elif plan.grace and not self._check and wait_for_jobs(self._api, self._name, plan.jobs, plan.grace):
+                # The caller leaves the node for a later run, so no other pod has to leave it.
+                return
         except DrainError:
             if fresh:
                 self.end()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import difference, file_mode, put_file, read_text, under
+from .._files import difference, file_mode, put_file, read_file, read_text, under
 from .._first_run import FirstRun
 from .._systemd import Restarts
 
@@ -151,12 +151,14 @@ class ManagedFiles:
             raise DomainError(f"Error while writing {file}: {error.strerror or error}") from error
 
     def _apply(self, entry: Wanted, file: Path, foreign: bool, first: bool, outcome: Outcome) -> None:
-        recorded = foreign and first
+        copy = self.first_run.copy_of(entry.path)
+        # The copy may be older than this content, from an earlier version or a run that was killed.
+        recorded = foreign and first and (self.check or read_file(copy) == file.read_bytes())
         edited = entry.keep_replaced and file.exists() and (read_text(file) or "") != (entry.text or "")
         replaced = not recorded and (foreign or edited)
         kept = file.with_name(file.name + _REPLACED)
         if recorded or replaced:
-            outcome.kept.append(str(kept if replaced else self.first_run.copy_of(entry.path)))
+            outcome.kept.append(str(kept if replaced else copy))
         if self.check:
             return
         if replaced:

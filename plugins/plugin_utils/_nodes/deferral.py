@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE, SHARING
+from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
 from ...module_utils._files import DEFERRED, LARGEST_DEFERRED
 from ...module_utils._words import moment
 
-PURPOSES = (DISRUPTION, DRIVER_UPGRADE, SHARING)
+PURPOSES = (DISRUPTION, DRIVER_UPGRADE)
 _MOST_USERS, _LONGEST = 32, 300
 _UNPRINTABLE = re.compile(r"[^ -~]")
 

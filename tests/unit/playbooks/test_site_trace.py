@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 from collections.abc import Callable, Sequence
 from difflib import unified_diff
@@ -87,11 +88,11 @@ class Story(Site):  # type: ignore[misc]
         for name in [*bare, *finished]:
             self.host(name, finished=name in finished)
 
-    def host(self, name: str, finished: bool) -> None:
+    def host(self, name: str, finished: bool, deferred: str = "") -> None:
         found = facts(name, NUMBERS[name], 2 if name.startswith("gpu") else 0)
         found["gpus"] = [{**gpu, "device_id": A100} for gpu in found["gpus"]]
         found["os"] |= {"id": "debian", "codename": "bookworm", "repository_name": "debian12"}
-        found |= {"nvswitches": 0, "network_manager": False, "kernel_packages": KERNEL_PACKAGES}
+        found |= {"nvswitches": 0, "network_manager": False, "kernel_packages": KERNEL_PACKAGES, "deferred": deferred}
         address = {"address": f"192.168.7.{NUMBERS[name]}"}
         found["ansible_facts"] = {"nodename": name, "kernel": found["kernel"], "default_ipv4": address}
         if finished:
@@ -170,6 +171,14 @@ def containerd_deferred(place: Path) -> Story:
     return story
 
 
+def deferral_over(place: Path) -> Story:
+    """Nothing is pending any more on gpu1, whose change an earlier run has deferred: its record is removed."""
+    story = finished(place)
+    entry = {"since": "2026-11-01T10:00:00Z", "change": "a restart", "users": ["team/train"], "pending": "containerd"}
+    story.host("gpu1", finished=True, deferred=json.dumps({"disruption": entry}))
+    return story
+
+
 def sharing_pending(place: Path) -> Story:
     """Each GPU of gpu1 is to be partitioned into MIG devices."""
     story = finished(place)
@@ -199,7 +208,7 @@ def failing_host(place: Path) -> Story:
 
 SITUATIONS = [
     *(bare, finished, worker_joins, driver_pending, containerd_pending, lost_host, containerd_refused),
-    containerd_deferred,
+    *(containerd_deferred, deferral_over),
     *(sharing_pending, silent_host, failing_host),
 ]
 

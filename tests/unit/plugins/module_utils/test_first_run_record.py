@@ -207,6 +207,17 @@ def test_files_that_are_no_configuration_of_the_host_are_not_recorded(host: Host
     assert host.keep(name) == host.keep(name, check=True) == set() and not host.directory.exists()
 
 
+def test_files_of_an_ordinary_user_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace(check_mode=True)
+    report = {"/etc/ansible/gpulab-report.json": Path("/etc/ansible/gpulab-report.json")}
+    kept = []
+    for user in (1000, 0):
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        monkeypatch.setattr(_first_run, "read_file", lambda _path: None)
+        kept.append(FirstRun(module).keep_files(report))
+    assert kept == [set(), {*report}]
+
+
 @pytest.mark.parametrize("torn", range(0, 400, 7))
 def test_after_a_torn_write_earlier_and_later_entries_are_read(host: Host, torn: int) -> None:
     host.keep("/etc/a", "/etc/b")

@@ -89,6 +89,10 @@ else:
         else:
             world["packages"][package] = ["install", "ok", "installed", version]
             world["packages"]["dependency"] = ["install", "ok", "installed", "1.0"]
+            if package in world.get("broken", []):
+                world["packages"][package][2] = "half-configured"
+                save()
+                fail(f"dpkg: error processing package {package} (--configure)")
 save()
 """
 KUBELET = {"name": "kubelet", "version": "1.36.4-1.1"}
@@ -188,6 +192,12 @@ def test_packages_are_recorded_as_they_were_before_the_first_change(ensure: Ensu
     world.set(packages={"kubelet": installed("1.36.4-1.1", "install"), "kubectl": installed("1.36.4-1.1")})
     assert ensure()["changed"]
     assert recorded(world.directory) == before
+
+
+def test_what_apt_has_added_before_it_failed_is_recorded(ensure: Ensure, world: World) -> None:
+    world.set(broken=["kubelet"])
+    assert ensure([KUBELET])["failed"]
+    assert recorded(world.directory) == {"kubelet": None, "dependency": None}
 
 
 def test_a_package_that_is_only_held_is_recorded_as_not_held(ensure: Ensure, world: World) -> None:

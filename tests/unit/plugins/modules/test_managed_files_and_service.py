@@ -162,6 +162,17 @@ def test_an_unmanaged_file_is_kept_next_to_the_new_one(host: Host) -> None:
     assert kept.read_text() == "disabled_plugins = ['cri']\n"
 
 
+def test_an_unmanaged_file_is_kept_even_if_the_record_has_an_older_original(host: Host) -> None:
+    file = host.root / "etc/containerd/config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text("version = 3\n")
+    file.with_name("config.toml.before-gpulab").write_text("version = 2\n")
+    kept = file.with_name("config.toml.replaced-gpulab")
+    assert host.config()["kept"] == [str(kept)]
+    assert kept.read_text() == "version = 3\n"
+    assert (host.root / f"var/lib/gpulab/first-run/files{CONFIG}").read_text() == "version = 2\n"
+
+
 def test_generated_files_are_not_kept(host: Host) -> None:
     (host.root / "generated").write_text("x\n")
     host.files({"path": "/generated", "content": MARKER, "keep_foreign": False})

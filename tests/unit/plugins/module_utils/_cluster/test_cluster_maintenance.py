@@ -161,6 +161,15 @@ def test_a_wait_ends_with_the_jobs_or_the_time_and_evicts_nothing(phase: str, le
     assert waiting.jobs(["u1"]) == left
 
 
+@pytest.mark.parametrize("phase", ["Running", "Succeeded"])
+def test_pods_without_jobs_leave_only_after_a_wait_that_was_not_in_vain(phase: str) -> None:
+    api = FakeApi(pod("train-0", uid="u1"))
+    api.pods[0]["status"]["phase"] = phase
+    before = dict(api.node["metadata"]["labels"])
+    work(api).begin({}, Plan(jobs=["u1"], grace=0.3, labels=LEAVE.labels, pause=LEAVE.pause))
+    assert (api.node["metadata"]["labels"] == before) == (phase == "Running")
+
+
 @pytest.mark.parametrize("cordoned", [False, True])
 def test_a_released_node_is_as_before(cordoned: bool) -> None:
     api = FakeApi(pod("train-0"), cordoned=cordoned)
@@ -193,6 +202,13 @@ def test_a_second_run_resumes_with_the_record_of_the_first() -> None:
     work(api).let_return()
     work(api).begin({"from": "595"}, LEAVE)
     assert api.record["labels"] == {KEY: None, "nvidia.com/gpu.deploy.dcgm-exporter": "true"}
+
+
+def test_a_pod_without_a_controller_that_is_being_deleted_is_waited_for() -> None:
+    api = FakeApi(pod("alone", "", deletionTimestamp="2026-11-22T05:00:00Z"), pod("train-0"))
+    with pytest.raises(DrainError, match="team/alone: it was told to end, but is still running"):
+        drain(api, "gpu1", 0.2)  # type: ignore[arg-type]
+    assert [each["metadata"]["name"] for each in api.evictions] == ["train-0"]
 
 
 @pytest.mark.parametrize("cordoned", [False, True])
