@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import gc
+import importlib
 import os
 import sys
 import tempfile
@@ -77,10 +78,10 @@ def serve_playbooks() -> None:
 
 def _load() -> None:
     """Import what most plays use."""
-    import ansible.cli.playbook
     from ansible import constants
     from ansible.plugins import loader
 
+    importlib.import_module("ansible.cli.playbook")
     loader.init_plugin_loader()
     with contextlib.suppress(Exception):
         loader.filter_loader.get("gpulab.kubernetes.preflight_report")
