@@ -110,8 +110,8 @@ test-all: venv ## the long scenarios, all groups or GROUP=x (each at most 30 min
 	for group in $(GROUP); do $(MAKE) "$$group" || failed+=" $$group"; done
 	[ -z "$$failed" ] || { echo "test-all: failed:$$failed" >&2; exit 1; }
 
-# What differs least on Python 3.11: modules, which hosts run on their own Python, and roles.
-OLDER := plugins/module_utils plugins/modules roles
+# What differs least on Python 3.11: modules, which hosts run on their own Python, roles and playbooks.
+OLDER := plugins/module_utils plugins/modules roles playbooks
 older: # the rest of the unit tests on Python 3.11
 	@$(MAKE) unit-old OLD_TESTS="$(OLDER)"
 
@@ -194,8 +194,11 @@ unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 if it is in
 	$(PYTEST) --numprocesses=4 --dist=worksteal tests/unit
 	$(MAKE) unit-old
 
-# Playbooks, and all plugins but those of the group older.
-unit-old: OLD_TESTS ?= playbooks $(filter-out $(OLDER) %/__pycache__,$(patsubst tests/unit/%/,%,$(wildcard tests/unit/plugins/*/)))
+# All plugins but those of the group older, a first run of site.yml, and errors of preflight from several hosts.
+OLD_PLAYS := test_site_trace.py::test_site_does_what_its_trace_says[bare] \
+  test_preflight.py::test_every_problem_at_once_and_nothing_afterwards \
+  test_preflight.py::test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached
+unit-old: OLD_TESTS ?= $(addprefix playbooks/,$(OLD_PLAYS)) $(filter-out $(OLDER) %/__pycache__,$(patsubst tests/unit/%/,%,$(wildcard tests/unit/plugins/*/)))
 unit-old: venv
 	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then
 	  echo "unit: $(OLD_TESTS), and a syntax check, on $$($(OLD)/bin/python --version) with ansible-core 2.19"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
-from module_server import ModuleServer
+from support.fork_server import ForkServer
 
 # No deadline, because busy machines are slow. `pytest --hypothesis-profile long` runs many more examples.
 settings.register_profile("usual", deadline=None, max_examples=300)
@@ -41,7 +41,7 @@ exec(_IMPORTABLE)
 
 _MODULES = "ansible_collections.gpulab.kubernetes.plugins.modules."
 _SERVER = f"""{_IMPORTABLE}
-sys.path.insert(0, {str(Path(__file__).with_name("fixtures"))!r})
+sys.path[:0] = {[str(Path(__file__).with_name("fixtures")), str(Path(__file__).parents[1])]!r}
 import module_server
 """
 
@@ -66,7 +66,7 @@ class FakePrograms:
 class ModuleRunner:
     """Runs a module of this collection in a process of its own, as on a host."""
 
-    def __init__(self, server: ModuleServer, programs: FakePrograms, directory: Path) -> None:
+    def __init__(self, server: ForkServer, programs: FakePrograms, directory: Path) -> None:
         self.server = server
         self.programs = programs
         self.directory = directory
@@ -108,7 +108,7 @@ class ModuleRunner:
     ) -> subprocess.Popen[str]:
         """Only start the module, for tests that interrupt it."""
         process = subprocess.Popen(
-            [sys.executable, "-c", f"{_SERVER}module_server.run({_MODULES + module!r}, sys.stdin.buffer.read())"],
+            [sys.executable, "-c", f"{_SERVER}module_server.run({_MODULES + module!r}, sys.stdin.read())"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -137,8 +137,8 @@ class ModuleRunner:
 
 
 @pytest.fixture(scope="session")
-def module_server() -> Iterator[ModuleServer]:
-    server = ModuleServer([sys.executable, "-c", f"{_SERVER}module_server.serve()"])
+def module_server() -> Iterator[ForkServer]:
+    server = ForkServer([sys.executable, "-c", f"{_SERVER}module_server.serve()"])
     yield server
     server.close()
 
@@ -149,7 +149,7 @@ def programs(tmp_path: Path) -> FakePrograms:
 
 
 @pytest.fixture
-def run_module(module_server: ModuleServer, programs: FakePrograms, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+def run_module(module_server: ForkServer, programs: FakePrograms, tmp_path: Path) -> Callable[..., dict[str, Any]]:
     scratch = tmp_path / "module-tmp"
     scratch.mkdir()
     return ModuleRunner(module_server, programs, scratch)

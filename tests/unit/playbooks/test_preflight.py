@@ -110,7 +110,8 @@ def test_what_the_inventory_alone_does_not_tell_is_checked_too(run: Run, invento
     playbook = PLAYBOOK.replace(imported, imported + variables)
     status, output, traces = run(f"[control_plane]\ncp1 {HERE}{inventory}\n[workers]\ncp1\n", playbook=playbook)
     assert status != 0 and traces == []
-    assert "cluster_disruption_policy must be one of: refuse, drain, ignore" in " ".join(output.split())
+    expected = "cluster_disruption_policy must be one of: refuse, drain, wait, signal, defer, ignore"
+    assert expected in " ".join(output.split())
 
 
 def test_inventory_without_the_groups_is_an_error(run: Run) -> None:
