@@ -167,7 +167,7 @@ class ControlPlane:
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        self._running: list[subprocess.Popen[bytes]] = []
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
 
     def kubectl(self, *words: str, text: str = "") -> str:
         argv = [str(KUBERNETES.program("kubectl")), f"--kubeconfig={self.work}/super-admin.conf", *words]
@@ -229,7 +229,7 @@ class ControlPlane:
         return sum(1 for _line in log.open()) if log.exists() else 0
 
     def stop(self) -> None:
-        for process in reversed(self._running):
+        for process in reversed(self._running.values()):
             process.terminate()
             process.wait()
 
@@ -241,9 +241,11 @@ class ControlPlane:
                     return
             except subprocess.CalledProcessError:
                 pass
-            for process in self._running:
+            for name, process in self._running.items():
                 if process.poll() is not None:
-                    raise SystemExit(f"{self._log(process)[-2000:]}\nThis program has ended: {process.args[0]}")
+                    raise SystemExit(
+                        f"{(self.work / f'{name}.log').read_text()[-2000:]}\nThis program has ended: {name}"
+                    )
             if time.monotonic() > end:
                 raise SystemExit(f"The simulated cluster is not ready after {seconds} s.")
             time.sleep(0.5)
@@ -251,10 +253,7 @@ class ControlPlane:
     def _start(self, program: Path, *arguments: object) -> None:
         with (self.work / f"{program.name}.log").open("wb") as log:
             argv = [str(program), *map(str, arguments)]
-            self._running.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-
-    def _log(self, process: subprocess.Popen[bytes]) -> str:
-        return (self.work / f"{Path(process.args[0]).name}.log").read_text()
+            self._running[program.name] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 @contextmanager
