@@ -105,7 +105,7 @@ class FirstRun:
     """Adds to the record of a host. ``module`` is an AnsibleModule; in check mode, nothing is written.
 
     Raises DomainError if the record can't be written, because what it lacks could not be restored. What an ordinary
-    user can change, such as a report next to an inventory in /etc/ansible, is not recorded.
+    user changes, such as a report next to an inventory in /etc/ansible, is not recorded.
     """
 
     def __init__(self, module: Any, root: str = "") -> None:
