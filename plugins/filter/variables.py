@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ansible import context
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.utils.vars import load_extra_vars
 
 from ..module_utils._problem import Problem
-from ..plugin_utils._inventory import files, names, notes, variable_files, variables
+from ..plugin_utils._inventory import files, names, notes, references, variable_files, variables
 from ..plugin_utils._inventory.cluster import GROUP_VARIABLES, unused_groups
-from ..plugin_utils._inventory.references import Scope
 from ..plugin_utils._inventory.sources import problems as source_problems
 from ..plugin_utils._progress.text import printable
 
@@ -96,7 +95,22 @@ def variable_problems(
         return raw_of(host) if host in hostvars else None
 
     for host in hosts:
-        found += variables.find(host, values[host], known, Scope(raw[host], defined, other))
+        found += variables.find(host, values[host], known, references.Scope(raw[host], defined, other))
+    return [_printable(problem.fields()) for problem in found]
+
+
+def fact_variable_problems(hostvars: Mapping[str, Any], hosts: Sequence[str]) -> list[dict[str, Any]]:
+    """Find problems in variables whose templates refer to facts. They are unknown until hosts are read."""
+    known = variables.specification()
+    raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
+    found: list[Problem] = []
+    for host in hosts:
+        templates = [name for name, value in raw_of(host).items() if name in known and references.words(value)]
+        values = hostvars[host] if templates else {}
+        for name in templates:
+            # The roles of this host may not use what can't be evaluated.
+            with contextlib.suppress(AnsibleError):
+                found += variables.wrong_value(host, name, values, known[name])
     return [_printable(problem.fields()) for problem in found]
 
 
@@ -133,4 +147,8 @@ def _extra_variables() -> Collection[str]:
 
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"variable_notes": variable_notes, "variable_problems": variable_problems}
+        return {
+            "fact_variable_problems": fact_variable_problems,
+            "variable_notes": variable_notes,
+            "variable_problems": variable_problems,
+        }

@@ -86,16 +86,7 @@ def find(
         if name not in known:
             continue
         yield from references.problems(host, name, variables, scope, connection=False)
-        for wrong in _wrong_or_unknown(name, variables, known[name]):
-            yield Problem(
-                "variable_wrong",
-                " ".join(wrong.split()),
-                name,
-                "The role that reads it would refuse it when earlier ones have changed hosts",
-                "Correct the value, or remove the variable to get its default. docs/variables.md describes it: "
-                f"{first_line(known[name]['description'])}",
-                host,
-            )
+        yield from wrong_value(host, name, variables, known[name])
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
     for name in files.WRITTEN:
         path = _values([name], variables, known).get(name) if name in variables else None
@@ -113,6 +104,20 @@ def find(
         values = _values(names, variables, known)
         if len(values) == len(names):
             yield from rule(host, values)
+
+
+def wrong_value(host: str, name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with the type, choice or form of one variable of a host."""
+    for wrong in _wrong_or_unknown(name, variables, option):
+        yield Problem(
+            "variable_wrong",
+            " ".join(wrong.split()),
+            name,
+            "A role that reads it could fail after earlier ones have changed hosts",
+            "Correct the value, or remove the variable to get its default. docs/variables.md describes it: "
+            f"{first_line(option['description'])}",
+            host,
+        )
 
 
 def across(

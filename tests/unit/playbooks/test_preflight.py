@@ -114,6 +114,13 @@ def test_what_the_inventory_alone_does_not_tell_is_checked_too(run: Run, invento
     assert expected in " ".join(output.split())
 
 
+def test_variables_of_single_roles_that_refer_to_facts_are_checked_before_anything_changes(run: Run) -> None:
+    settings = " nvidia_driver_profiling=\"{{ ansible_facts['os_family'] | lower }}\""
+    status, output, traces = run(f"[control_plane]\ncp1 {HERE}{settings}\n[workers]\ncp1\n")
+    assert status != 0 and traces == []
+    assert "nvidia_driver_profiling must be one of: administrators, all, got: debian" in " ".join(output.split())
+
+
 def test_inventory_without_the_groups_is_an_error(run: Run) -> None:
     for inventory, arguments in (
         (f"[all]\nlonely {HERE}\n", ()),

@@ -53,6 +53,28 @@ def test_good_variables_have_no_problems() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "value", "wrong"),
+    [
+        ("{{ ansible_facts['os_family'] }}", "Debian", True),
+        ("{{ ansible_facts['os_family'] }}", "all", False),
+        # Evaluated only if a role of this host uses it.
+        ("{{ ansible_facts['missing'] }}", UNKNOWN, False),
+        # The check of the inventory has found this one.
+        ("Debian", "Debian", False),
+    ],
+)
+def test_variables_that_refer_to_facts_are_checked_when_the_facts_are_known(
+    written: str, value: Any, wrong: bool
+) -> None:
+    class Hosts(dict[str, Any]):
+        def raw_get(self, host: str) -> dict[str, Any]:
+            return {"nvidia_driver_profiling": written}
+
+    found = FilterModule().filters()["fact_variable_problems"](Hosts(gpu1={"nvidia_driver_profiling": value}), ["gpu1"])
+    assert [(each["host"], each["where"]) for each in found] == [("gpu1", "nvidia_driver_profiling")] * wrong
+
+
+@pytest.mark.parametrize(
     ("name", "value", "words"),
     [
         ("cluster_expected_gpus", "four", "converted to an int"),
