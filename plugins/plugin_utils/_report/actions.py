@@ -118,8 +118,11 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
     for row in dictionaries(entry.get("versions")):
         if row.get("drift") is True:
             difference = Row(text(row.get("component")), text(row.get("wanted")), text(row.get("found")))
-            do = mark_commands(text(row.get("advice")) or _OTHERWISE, texts(row.get("commands")))
-            yield _action("drift", WARNING, "version_differs", host, difference.text, do)
+            do, commands = text(row.get("advice")), tuple(texts(row.get("commands")))
+            if not do:
+                do, commands = split_commands(_OTHERWISE)
+            found = Problem("version_differs", difference.text, "", "", do, host, commands=commands)
+            yield Action("drift", WARNING, found)
     yield from _isolation(host, entry)
     for each in dictionaries(entry.get("deferred")):
         said = {name: text(each.get(name)) for name in ("since", "change", "pending")}

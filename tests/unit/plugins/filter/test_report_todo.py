@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._acceptance.problems import REMEDIES
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faults import REMEDIES as FAULTS
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._problem import split_commands
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.actions import actions
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.certificates import renewal
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.todo import remedy, todo
 from hypothesis import given
@@ -65,6 +66,14 @@ def test_commands_stand_alone(do: str, expected: list[str]) -> None:
 def test_no_word_of_an_advice_is_lost(do: str) -> None:
     letters = "".join(piece.text for pieces in remedy(*split_commands(do)) for piece in pieces)
     assert [c for c in letters.lower() if c.isalnum()] == [c for c in do.lower() if c.isalnum()]
+
+
+@pytest.mark.parametrize("commands", [["a -b", "a -b"], ["a", "a -b"], ["a -b"], []])
+def test_an_advice_about_versions_and_its_commands_stay_as_they_are_stored(commands: list[str]) -> None:
+    row = {"component": "x", "wanted": "1", "found": "2", "drift": True, "advice": "Run: a -b. Or: a -b."}
+    report = {"problems": [], "hosts": {"gpu1": {"versions": [{**row, "commands": commands}]}}}
+    (found,) = actions(report, 30)
+    assert (found.problem.do, list(found.problem.commands)) == (row["advice"], commands)
 
 
 def action(host: str, **more: Any) -> dict[str, Any]:
