@@ -63,7 +63,7 @@ def test_a_host_without_a_kubelet_has_no_pods(host: Host) -> None:
 def test_the_last_processes_of_a_pod_are_waited_for(host: Host, ends_after: float, left: int) -> None:
     host.allocate(entry(TRAIN, "nvidia.com/gpu", {"0": ["GPU-1"]}))
     host.process(10, f"0::/kubepods.slice/kubepods-pod{TRAIN.replace('-', '_')}.slice\n")
-    timer = threading.Timer(ends_after, lambda: (host.root / "proc/10/cgroup").unlink())
+    timer = threading.Timer(ends_after, (host.root / "proc/10/cgroup").unlink)
     timer.start()
     assert len(host.run(timeout=1 if left else 20)["pods"]) == left
     timer.cancel()
