@@ -86,7 +86,7 @@ def _entry(line: str) -> Entry:
     if not isinstance(found, dict):
         raise ValueError("is not a JSON object")
     schema = found.pop("schema", None)
-    if type(schema) is not int or schema != SCHEMA:
+    if isinstance(schema, bool) or schema != SCHEMA:
         raise ValueError("has a schema that this version of the collection does not know")
     if found.keys() != _FIELDS.keys():
         raise ValueError("does not have the fields of an entry")
@@ -239,7 +239,7 @@ def _matches(form: str) -> Callable[[Any], bool]:
 
 
 def _is_id(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**32
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32
 
 
 def _has_shape(value: Before, shape: Mapping[str, Callable[[Any], bool]]) -> bool:
