@@ -24,6 +24,9 @@ PLAYBOOK = """
     ours: "{{{{ lookup('gpulab.kubernetes.manifests', '{template}') }}}}"
     theirs: "{{{{ lookup('ansible.builtin.template', '{roles}/{template}') | from_yaml_all | select | list }}}}"
   tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
     - name: Load the settings
       ansible.builtin.import_role:
         name: gpulab.kubernetes.{role}
