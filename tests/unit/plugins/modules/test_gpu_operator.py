@@ -127,7 +127,7 @@ def test_it_can_also_wait_for_the_gpus(cluster: Cluster) -> None:
     assert [entry["node"] for entry in result["missing"]] == ["gpu1"]
 
 
-def test_whatever_offers_the_gpus_is_named(cluster: Cluster) -> None:
+def test_all_providers_of_gpus_are_named(cluster: Cluster) -> None:
     found = cluster.plugins()
     assert (found["plugins"], found["policies"]) == ([], [])
     cluster.policy("ready")

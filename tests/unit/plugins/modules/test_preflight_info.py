@@ -641,7 +641,7 @@ def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_pl
     assert found["daemonsets"] == ["nvidia-device-plugin-a", "x"] and found["gpu_managers"] == ["device_plugin"]
 
 
-def test_whatever_offers_the_gpus_is_returned(read: Read, control_plane: ApiServer) -> None:
+def test_gpu_managers_of_the_cluster_are_returned(read: Read, control_plane: ApiServer) -> None:
     control_plane.answers["/apis/nvidia.com/v1/clusterpolicies"] = (200, {"items": [{"metadata": {"name": "p"}}]})
     assert read()["control_plane"]["gpu_managers"] == ["device_plugin", "gpu_operator"]
     # An unmanaged plugin is not compared.
