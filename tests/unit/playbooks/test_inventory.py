@@ -338,7 +338,7 @@ NOTED = {
 
 @pytest.mark.parametrize("setting", ["error", "warn"])
 def test_variables_that_no_role_reads_are_named(tmp_path: Path, setting: str) -> None:
-    """They may be set in the inventory, group_vars, host_vars or with -e. Their values are not shown."""
+    """The variables may be set in the inventory, group_vars, host_vars or with -e. Their values are not shown."""
     names = [*UNSEEN, *NOTED]
     (tmp_path / "hosts.ini").write_text(f"{MEMBERS}gpulab_mine=s3cret\n{names[0]}=s3cret\n{names[-1]}=s3cret\n")
     for folder, name in (("group_vars", "all.yml"), ("host_vars", "gpu1.yml")):

@@ -134,7 +134,7 @@ PARTS = """
 
 
 def test_unreachable_host_is_looked_up_by_its_name(tmp_path: Path) -> None:
-    """It stays in the play, because report.yml ignores unreachable hosts."""
+    """The host stays in the play, because report.yml ignores unreachable hosts."""
     (tmp_path / "play.yml").write_text(PARTS.format(vars=REPOSITORY / "roles" / "acceptance" / "vars" / "main.yml"))
     run(tmp_path, playbook=tmp_path / "play.yml")
     asked = json.loads((tmp_path / "nodes.json").read_text())

@@ -98,7 +98,7 @@ def test_matching_cluster_has_no_problems() -> None:
 def test_changed_setting_of_a_running_cluster_is_refused(
     settings: dict[str, Any], kind: str, answers: dict[str, str] | None
 ) -> None:
-    """It is reported once, with the cluster's value as the answer, which the report shows."""
+    """The change is reported once, with the cluster's value as the answer, which the report shows."""
     (problem,) = check(in_use(), **settings)
     assert (problem["kind"], problem.get("answers")) == (kind, answers)
     for name, value in (answers or {}).items():

@@ -233,7 +233,7 @@ def test_after_a_torn_write_earlier_and_later_entries_are_read(host: Host, torn:
 
 
 def _growing(text: bytes) -> list[bytes]:
-    """The text up to the end of each line, without it."""
+    """Return the parts of the text up to each line break, without the break."""
     return [text[:place] for place, byte in enumerate(text) if byte == 0x0A]
 
 

@@ -807,7 +807,7 @@ def test_the_state_of_cloud_init_is_returned(
     assert words in str(result.get("warnings", "")) and bool(words) == bool(result.get("warnings"))
 
 
-def test_it_waits_for_cloud_init(read: Read, host: Host, programs: Any) -> None:
+def test_the_module_waits_for_cloud_init(read: Read, host: Host, programs: Any) -> None:
     host.write("usr/bin/cloud-init", "")
     host.write("run/cloud-init/enabled", "")
     done = f'echo \'{{"v1": {{"errors": []}}}}\' > {host.root}/{RESULT}'

@@ -121,7 +121,7 @@ def work(api: FakeApi, check: bool = False, purpose: str = DRIVER_UPGRADE) -> Ma
 
 
 @given(st.none() | st.integers(0, 10**6), st.floats(-(10**6), 10**6))
-def test_no_pod_gets_less_time_to_end_than_it_asks_for(own: int | None, left: float) -> None:
+def test_grace_period_of_a_pod_is_never_shortened(own: int | None, left: float) -> None:
     spec = {} if own is None else {"terminationGracePeriodSeconds": own}
     given_time = grace_period({"metadata": {}, "spec": spec}, left)
     assert given_time >= (30 if own is None else own) and given_time >= int(left)
@@ -422,7 +422,7 @@ FIELDS = st.sampled_from([*WHOLE, "from", "services", "more"])
 
 
 @given(st.sampled_from(PURPOSES), st.text() | st.dictionaries(FIELDS, JSON, max_size=5).map(json.dumps))
-def test_from_any_annotation_only_own_labels_and_known_fields_are_read(purpose: str, text: str) -> None:
+def test_only_own_labels_and_known_fields_of_an_annotation_are_read(purpose: str, text: str) -> None:
     reading = read({"metadata": {"annotations": {f"gpulab.io/{purpose}": text}}}, purpose)
     assert (reading.record is None) == (not text)
     if reading.record:
