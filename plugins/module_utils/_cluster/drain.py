@@ -129,7 +129,7 @@ def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace
 
 
 def _annotate(api: Api, pod: Object, deadline: str | None) -> None:
-    """Set the pod's deadline, or remove it from a pod that stays. One that has ended meanwhile needs none."""
+    """Set the pod's deadline, or remove it from a pod that stays. A pod that has ended in the meantime is ignored."""
     meta = pod["metadata"]
     if (meta.get("annotations") or {}).get(DEADLINE) == deadline:
         return
