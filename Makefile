@@ -195,9 +195,9 @@ unit: venv ## unit tests, also on Python 3.11 with ansible-core 2.19 if it is in
 	$(MAKE) unit-old
 
 # All plugins but those of the group older, a first run of site.yml, and errors of preflight from several hosts.
-OLD_PLAYS := test_site_trace.py::test_site_does_what_its_trace_says[bare] \
-  test_preflight.py::test_every_problem_at_once_and_nothing_afterwards \
-  test_preflight.py::test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached
+OLD_PLAYS := test_site_trace.py::test_site_matches_its_stored_trace[bare] \
+  test_preflight.py::test_all_problems_are_reported_together_and_later_plays_do_not_run \
+  test_preflight.py::test_invalid_variables_of_all_roles_are_named_before_any_connection
 unit-old: OLD_TESTS ?= $(addprefix playbooks/,$(OLD_PLAYS)) $(filter-out $(OLDER) %/__pycache__,$(patsubst tests/unit/%/,%,$(wildcard tests/unit/plugins/*/)))
 unit-old: venv
 	@if .ci/make-venv $(OLD) requirements-old.txt 3.11; then

@@ -87,7 +87,7 @@ class Web:
         self._silent: dict[str, str] = {}
 
     def get(self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Answer:
-        """Return the content of an address. Raises WebError."""
+        """Return the content of a URL. Raise WebError."""
         url, credentials = split(url)
         server = urllib.parse.urlsplit(url).netloc
         for attempt in range(1, _TRIES + 1):

@@ -31,7 +31,7 @@ def name() -> str:
 
 
 def build() -> None:
-    """Build the execution environment unless it is there, and tag it `latest`. Raises DepotError."""
+    """Build the execution environment unless it exists, and tag it `latest`. Raises DepotError."""
     wanted = name()
     with cache.lock("ee"):
         there = wanted in podman.images()

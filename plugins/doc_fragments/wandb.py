@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # Of modules that use W&B's SDK where the task runs.
+    # For modules that use W&B's SDK on the task's host.
     DOCUMENTATION = r"""
 options:
   base_url:

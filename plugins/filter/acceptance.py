@@ -32,7 +32,7 @@ def acceptance_nodes(
 def _sharing(settings: Mapping[str, Any], gpus: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     declaration, expected = settings["sharing"], settings.get("expected")
     count = len(gpus) if expected is None else int(expected or 0)
-    # A whole GPU for each pod needs no words.
+    # Exclusive GPUs need no description.
     if count <= 0 or declaration.get("mode", "exclusive") == "exclusive":
         return {}
     mig = settings.get("mig") or {}

@@ -42,7 +42,7 @@ def expected_api(control_planes: Sequence[str], hosts: Mapping[str, Mapping[str,
 
 
 def _address(hosts: Mapping[str, Mapping[str, Any]], host: str, name: str) -> str:
-    """The value of a variable if it is a usable address; one that refers to facts can't be known yet."""
+    """Return the value of a variable if it is a usable address, an empty string otherwise or if it refers to facts."""
     try:
         address = ipaddress.IPv4Address(str(hosts[host][name]))
     except (KeyError, ValueError, AnsibleError, UndefinedError):

@@ -24,11 +24,11 @@ extends_documentation_fragment: gpulab.kubernetes.internal
 """
 
 _HOSTS_HEADER = "# Managed by gpulab.kubernetes (role containerd).\n"
-# Docker's registry is named otherwise than it is reached.
+# The name of Docker's registry differs from its address.
 _SERVERS = {"docker.io": "https://registry-1.docker.io"}
 _OPTIONS = ("override_path", "skip_verify", "ca")
 _HEADER = "# Managed by gpulab.kubernetes.\n"
-# What has a meaning between double quotes in an EnvironmentFile.
+# Special characters between double quotes in an EnvironmentFile.
 _SPECIAL = re.compile(r'(["\\`$])')
 
 
@@ -83,7 +83,7 @@ def containerd_hosts(
         registries.setdefault(str(mirror["registry"]), []).append(mirror)
     headers = {str(one["registry"]): basic(str(one["username"]), str(one["password"])) for one in credentials}
     for registry in headers:
-        # A directory of its own takes a registry away from the mirrors of all others.
+        # containerd ignores the default mirrors for a registry with its own directory, so they are repeated there.
         registries.setdefault(registry, registries.get("_default", []))
     return [
         _hosts_file(f"{directory}/{registry}/hosts.toml", _hosts(registry, entries, headers))
@@ -111,7 +111,7 @@ def proxy_files(name: str, http_proxy: str, https_proxy: str, no_proxy: Iterable
     drop_in: dict[str, Any] = {"path": f"{base}.conf"}
     if state == "present":
         variables["secret_content"] = _HEADER + "".join(lines)
-        # A unit that did not start would be worse than one without its proxy.
+        # With the dash, a missing file doesn't prevent the unit's start.
         drop_in["content"] = f"{_HEADER}[Service]\nEnvironmentFile=-{base}.env\n"
     return [{**file, "state": state, "service": name} for file in (variables, drop_in)]
 

@@ -20,7 +20,7 @@ extends_documentation_fragment: gpulab.kubernetes.internal
 """
 
 _PARTS = ("driver", "daemonsets", "hostPaths")
-# How the operator replaces pods, which replaces none.
+# Settings for the replacement of pods; changing them doesn't replace pods.
 _PASSED_OVER = {"driver.upgradePolicy", "driver.rollingUpdate", "daemonsets.updateStrategy", "daemonsets.rollingUpdate"}
 
 
@@ -44,7 +44,7 @@ def _driver_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _comparable(value: Any) -> Any:
-    """Without what is empty or false, which the API and the chart leave out at will, and scalars as texts."""
+    """Return the value without empty or false entries, which the API and the chart may omit, and scalars as strings."""
     if isinstance(value, Mapping):
         made = {name: _comparable(each) for name, each in value.items()}
         return {name: each for name, each in made.items() if each}

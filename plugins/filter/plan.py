@@ -124,7 +124,7 @@ def host_plan(
 
 
 def _unread(reading: Mapping[str, Any], roles: list[str]) -> bool:
-    """Whether what is pending is unknown. A failure of a state that is none of these roles' does not matter.
+    """Return whether the pending changes are unknown, because a state of these roles could not be read.
 
     failed_when clears ``failed``, but the result still lacks the state that failed and those after it.
     """

@@ -28,7 +28,7 @@ short_description: Internal filters for preflight
 extends_documentation_fragment: gpulab.kubernetes.internal
 """
 
-# What counts for hosts that need no answer, as an expression.
+# Values for hosts that need no answer, as expressions.
 _DEFAULTS = {
     "cluster_existing_packages": "'refuse'",
     "cluster_existing_sources": "'refuse'",
@@ -76,12 +76,12 @@ def preflight_answers(problems: Iterable[Mapping[str, Any]], settings: Mapping[s
             value = f"{{{{ {{{mapping}}}.get(inventory_hostname, {_DEFAULTS[name]}) }}}}"
         elif len(set(of_hosts.values())) == 1:
             value = next(iter(of_hosts.values()))
-            # What was found is a text, also with Jinja's braces in it.
+            # Values found on hosts must not be evaluated as templates.
             tag = "!unsafe " if "{" in value else ""
         else:
             continue
         lines += ["", *(f"# {' '.join(why.split())}" for why in dict.fromkeys(whys[name]))]
-        # YAML takes JSON.
+        # JSON is valid YAML.
         lines.append(f"{name}: {tag}{json.dumps(value, ensure_ascii=False)}")
     head = [
         "---",

@@ -23,7 +23,7 @@ extends_documentation_fragment: gpulab.kubernetes.internal
 
 def dcgm_exporter_plan(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Decide whether the DCGM exporter can be installed, and what of it to remove."""
-    # Not asdict, which copies containers by their type: Ansible's refuse that.
+    # asdict fails because it copies containers by type, and Ansible's types don't support that.
     plan = dcgm_exporter.plan(found, wanted)
     return {"obstacle": plan.obstacle, "removed": list(plan.removed), "kept": plan.kept}
 
@@ -64,7 +64,7 @@ def device_plugin_rollouts(nodes: Iterable[Mapping[str, Any]], namespace: str) -
                 "daemonsets": _daemonsets_of(way),
                 "nodes": list(amounts),
                 "allocatable": amounts,
-                # Which GPU is ill and why is for acceptance to say, beside what is well.
+                # The role acceptance reports unhealthy GPUs, together with the healthy ones.
                 "tolerate_unhealthy": True,
             },
         }
@@ -73,7 +73,7 @@ def device_plugin_rollouts(nodes: Iterable[Mapping[str, Any]], namespace: str) -
 
 
 def _daemonsets_of(way: str) -> list[str]:
-    """The names that the template of the role gives them."""
+    """Return the names of the DaemonSets as in the role's template."""
     names = ["nvidia-device-plugin", "gpu-feature-discovery"]
     names += ["nvidia-mps-control-daemon"] if way.startswith("mps-") else []
     return [name if way == "exclusive" else f"{name}-{way}" for name in names]

@@ -21,7 +21,7 @@ extends_documentation_fragment: gpulab.kubernetes.internal
 
 def local_path_plan(found: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Decide whether a StorageClass for local directories can be created, and what of it to remove."""
-    # Not asdict, which copies containers by their type: Ansible's refuse that.
+    # asdict fails because it copies containers by type, and Ansible's types don't support that.
     plan = local_path.plan(found, wanted)
     return {"obstacle": plan.obstacle, "refused": plan.refused, "removed": list(plan.removed), "kept": plan.kept}
 

@@ -64,14 +64,14 @@ def variable_problems(
     for host in (*hosts, *everybody):
         if host not in hostvars:
             raise AnsibleFilterError(f"Error while checking variables: there is no host {host}")
-    # Ansible's own hostvars collect the variables of a host, and evaluate templates, each time they are asked.
+    # Ansible collects the variables of a host and evaluates templates on each access to its hostvars.
     values = {host: hostvars[host] for host in dict.fromkeys((*everybody, *hosts))}
     members_values = {host: values[host] for host in everybody}
     found = list(source_problems(sources, set(hostvars)))
     if groups is not None:
         directory = playbook_directory(values.values())
         found += variable_files.find(sources, directory, groups, list(hostvars), are_errors=True)
-    # An upgrade that failed may have come back to a version of before, which is kept by asking for it.
+    # A failed upgrade may have been rolled back to an unlisted version, which users keep by requesting it.
     is_upgrade = "nvidia_driver_upgrading" in later
     found += [
         problem
@@ -108,7 +108,7 @@ def fact_variable_problems(hostvars: Mapping[str, Any], hosts: Sequence[str]) ->
         templates = [name for name, value in raw_of(host).items() if name in known and references.words(value)]
         values = hostvars[host] if templates else {}
         for name in templates:
-            # The roles of this host may not use what can't be evaluated.
+            # A variable that can't be evaluated is not an error, because the host's roles may not use it.
             with contextlib.suppress(AnsibleError):
                 found += variables.wrong_value(host, name, values, known[name])
     return [_printable(problem.fields()) for problem in found]
@@ -125,7 +125,7 @@ def written(raw: Mapping[str, Mapping[str, Any]], hostvars: Any) -> dict[str, di
     found = {}
     for host, own in raw.items():
         facts: set[str] = set()
-        # The second has what set_fact set with cacheable, perhaps in an earlier run.
+        # The second cache has the facts that set_fact stored with cacheable, possibly in an earlier run.
         for cache in ("_nonpersistent_fact_cache", "_fact_cache"):
             with contextlib.suppress(KeyError):
                 facts.update(getattr(manager, cache, {}).get(host) or ())

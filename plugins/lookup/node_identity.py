@@ -93,7 +93,7 @@ class LookupModule(LookupBase):  # type: ignore[misc]
         ]
 
     def _text(self, given: dict[str, Any], name: str) -> str:
-        """A variable as far as it is known without facts."""
+        """Return the value of a variable, empty if it depends on facts."""
         try:
             return str(self._templar.copy_with_new_env(available_variables=given).template(given.get(name, "")) or "")
         except AnsibleError:

@@ -111,7 +111,7 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make new names of files in a directory survive a power cut."""
+    """Flush a directory, so that new names of files in it survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -156,9 +156,9 @@ def moved_aside(root: str) -> list[str]:
 
 
 def deferred(root: str) -> str:
-    """Return the text of the record of deferred changes, empty for none, which the controller reads.
+    """Return the record of deferred changes as text for the controller, empty if there is none.
 
-    One that is too large keeps a character too many, so that it is not taken for a shorter one.
+    If it is too large, it is cut off one character above the limit, so that the controller rejects it.
     """
     return printable(text_or_nothing(root, DEFERRED))[: LARGEST_DEFERRED + 1]
 

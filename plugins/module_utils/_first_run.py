@@ -64,7 +64,7 @@ class Record:
 
 
 def read_record(text: str) -> Record:
-    """Return the valid entries. The first one of an object counts."""
+    """Return the valid entries; the first entry of each object counts."""
     entries: dict[tuple[str, str], Entry] = {}
     damage = []
     for number, line in enumerate(text.split("\n"), start=1):
@@ -126,16 +126,16 @@ class FirstRun:
     def keep_files(self, files: Mapping[str, Path]) -> set[str]:
         """Record and copy files that are about to change, by their names on the host.
 
-        Returns those whose first change this is.
+        Return the files that are changed for the first time.
         """
         return self._keep(FILE, [*filter(_is_file, files)], lambda name: self._copy(name, files[name]))
 
     def keep_packages(self, packages: Mapping[str, Any]) -> None:
-        """Record packages as dpkg's database has them, None for one that is not installed."""
+        """Record the state of packages in dpkg's database, None if a package is not installed."""
         self._keep(PACKAGE, packages, lambda name: _package(packages[name]))
 
     def keep_unit(self, unit: Any, verbs: Collection[str]) -> None:
-        """Record a unit unless these verbs of systemctl leave it as it is; a restart does."""
+        """Record a unit if one of these systemctl verbs enables or starts it."""
         names = [unit.name] if {"enable", "start"} & {*verbs} else []
         self._keep(UNIT, names, lambda _name: {"enabled": unit.file_state, "active": unit.active})
 
@@ -160,7 +160,7 @@ class FirstRun:
         stamp = {"schema": SCHEMA, "when": written(time.time()), "by": VERSION, "kind": kind}
         lines = [json.dumps({**stamp, "name": name, "before": before(name)}) + "\n" for name in names if name in new]
         if lines:
-            # Half a line, as a power cut leaves it, must not spoil the next one.
+            # An incomplete line after a power failure must not damage the next one.
             end = b"" if data.endswith(b"\n") or not data else b"\n"
             put_file(self._directory / RECORD, data + end + "".join(lines).encode(), 0o600)
             sync_directory(self._directory)

@@ -89,7 +89,7 @@ def split_commands(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def mark_commands(text: str, commands: Iterable[str]) -> str:
-    """Enclose these commands in backticks, where they occur."""
+    """Enclose these commands in backticks wherever they occur."""
     for command in commands:
         text = text.replace(command, f"`{command}`")
     return text

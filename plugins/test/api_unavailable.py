@@ -46,7 +46,7 @@ _UNAVAILABLE = re.compile(
     r"|unexpected EOF|TLS handshake timeout|i/o timeout|read timed out"
     r'|"code": ?(429|500|502|503|504)\b|\b(429|500|502|503|504)\)?\s+Reason:'
     r"|Kubernetes cluster unreachable|etcdserver: |the server is currently unable to handle the request"
-    # What the administrator is told by a server that has not read yet who may do what.
+    # Response of a server to the administrator before it has loaded its authorization rules.
     r'|forbidden: User \\*"kubernetes-admin\\*" cannot ',
     re.IGNORECASE,
 )

@@ -100,7 +100,7 @@ def configure(awx: StandIn, few: Path, tmp_path: Path) -> Configure:
     return run
 
 
-def test_it_creates_what_the_files_describe_and_a_second_run_changes_nothing(
+def test_the_objects_in_the_files_are_created_and_a_second_run_changes_nothing(
     awx: StandIn, configure: Configure
 ) -> None:
     everything = str(ROOT / "awx")

@@ -141,7 +141,7 @@ def test_nothing_ran_as_root_on_the_laptop(machines: Machines) -> None:
 
 
 @pytest.mark.usefixtures("first")
-def test_what_was_there_before_is_recorded_on_each_host(machines: Machines) -> None:
+def test_original_state_of_each_host_is_recorded(machines: Machines) -> None:
     for host, text in records(machines).items():
         entries = [json.loads(line) for line in text.splitlines()]
         before = {(entry["kind"], entry["name"]): entry["before"] for entry in entries}

@@ -65,7 +65,7 @@ def test_an_xid_fails_the_verification_and_the_report_has_the_remedy(built: Buil
     assert all(each["healthy"] for name in others for each in found["hosts"][name]["devices"])
 
 
-def test_its_node_is_isolated_once_and_other_nodes_are_not(built: Built, ill: str) -> None:
+def test_only_the_node_with_the_unhealthy_gpu_is_isolated(built: Built, ill: str) -> None:
     predicted = isolate(built, "--check").expect_success()
     assert {host for host, _task in predicted.changed()} == {ill}
     assert TAINT not in taints(built, ill)

@@ -169,7 +169,7 @@ def test_a_signalled_job_saves_its_work_before_the_restart(lab: Lab) -> None:
     arguments = ("-e", f"@{lab.directory / 'answers.yml'}", *variables(**RESTART))
     policy = variables(cluster_disruption_policy="signal", cluster_disruption_wait=90)
     play(lab.path, *arguments, *policy).expect_success()
-    # It has had longer than the 5 seconds that it asks for.
+    # The pod has had more than the 5 seconds of its own grace period.
     assert gpu1.run("test -e /srv/saved/deadline && echo saved").strip() == "saved"
     assert gpu1.run("cat /var/lib/gpulab/deferred.json 2>/dev/null || true") == ""
     assert json.loads(lab.report.read_text())["hosts"]["gpu1"]["deferred"] == []

@@ -456,7 +456,7 @@ def test_a_host_without_docker_gets_the_playbook_that_installs_it(box: Box) -> N
         ({"wandb_launch_agent_config": {"builder": {"type": "podman"}}}, "builder.type: Input should be"),
     ],
 )
-def test_what_docker_or_its_agent_does_not_support_is_reported(box: Box, values: dict[str, Any], words: str) -> None:
+def test_settings_that_docker_does_not_support_are_reported(box: Box, values: dict[str, Any], words: str) -> None:
     run = box.launch(values)
     assert words in run.failures()
     assert not run.changed()

@@ -1,9 +1,9 @@
-"""Run ``ansible-test sanity`` on what the collection ships, without containers and without a download of get-pip.
+"""Run ``ansible-test sanity`` on the files that the collection ships, without containers or a download of get-pip.
 
-ansible-test wants a directory ``ansible_collections/NAMESPACE/NAME`` and bootstraps its environments with a get-pip
-script from a host that is not always reachable. What the collection ships is copied into such a temporary directory
-(outside of the checkout, whose git would call it ignored), and a home directory below ``.cache`` holds a replacement
-for that script. A passed run is remembered by the hash of what was checked.
+ansible-test requires a directory ``ansible_collections/NAMESPACE/NAME`` and bootstraps its environments with a get-pip
+script from a host that is not always reachable. The shipped files are therefore copied into a temporary directory
+outside the checkout (inside it, git would ignore them), and a home directory below ``.cache`` holds a replacement for
+the script. After a successful run, the hash of the checked files is stored, and the next run is skipped if it is equal.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ sys.exit(subprocess.call([sys.executable, "-m", "pip", "install"] + arguments))
 
 
 def shipped_files() -> list[Path]:
-    """Return the files, tracked or new, that ``galaxy.yml`` does not keep out of the collection."""
+    """Return the tracked and new files that ``galaxy.yml`` does not exclude from the collection."""
     ignored: list[str] = yaml.safe_load((ROOT / "galaxy.yml").read_text())["build_ignore"]
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -53,7 +53,7 @@ def shipped_files() -> list[Path]:
 
 
 def fingerprint(files: list[Path]) -> str:
-    """Return one hash of the files and of the pinned tools that check them."""
+    """Return a hash of the files and of the pinned tools that check them."""
     digest = hashlib.sha256((ROOT / "requirements.txt").read_bytes() + sys.version.encode())
     for name in [*files, Path(__file__).relative_to(ROOT)]:
         digest.update(str(name).encode() + b"\0" + (ROOT / name).read_bytes())
@@ -67,7 +67,7 @@ def lay_out(files: list[Path], tree: Path) -> None:
 
 
 def make_home() -> None:
-    """Make the home directory from which ansible-test takes its bootstrap script."""
+    """Create the home directory that contains the bootstrap script for ansible-test."""
     cache = HOME / ".ansible" / "test" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     for version in pip_versions():
@@ -79,7 +79,7 @@ def make_home() -> None:
 
 
 def pip_versions() -> list[str]:
-    """Return the versions of pip that this ansible-test may ask for."""
+    """Return the versions of pip that this version of ansible-test may bootstrap."""
     import ansible_test
 
     text = (Path(ansible_test.__file__).parent / "_internal" / "python_requirements.py").read_text()
@@ -87,9 +87,9 @@ def pip_versions() -> list[str]:
 
 
 def search_path() -> str:
-    """Return a PATH with this environment first and the hosts' oldest Python, where pyenv has it, behind it.
+    """Return a PATH that begins with this environment, followed by the oldest Python of the hosts if pyenv has it.
 
-    pyenv's shims go: they answer to the name of every installed Python and then refuse to run it.
+    pyenv's shims are left out: they exist for every installed Python, but fail for versions that are not selected.
     """
     programs = WORK / "bin"
     programs.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def search_path() -> str:
 
 
 def sanity(tree: Path, arguments: list[str]) -> tuple[int, str]:
-    """Run ansible-test in ``tree``; show what it prints and return it with its exit status."""
+    """Run ansible-test in ``tree`` and show its output; return the exit status and the output."""
     environment = {**os.environ, "HOME": str(HOME), "PATH": search_path()}
     command = ["ansible-test", "sanity", "--python", "default", "--requirements", "--color", "no", *arguments]
     lines = []
@@ -136,7 +136,7 @@ def main() -> int:
         tree = Path(scratch) / "ansible_collections" / "gpulab" / "kubernetes"
         lay_out(files, tree)
         done, output = sanity(tree, sys.argv[1:])
-    # A run that found nothing to check is not a run.
+    # ansible-test also succeeds if it skips everything.
     status = done or int("All targets skipped" in output)
     print(f"sanity: {'FAILED' if status else 'passed'} after {time.monotonic() - started:.0f} s")
     if status == 0 and sys.argv[1:] == []:

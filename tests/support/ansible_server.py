@@ -54,7 +54,7 @@ def close() -> None:
 
 def serve_playbooks() -> None:
     """Run in a fork what `ForkServer.run` asks for: ansible-playbook with arguments."""
-    # What Ansible says when it is imported belongs to the output of each run.
+    # Messages that Ansible prints on import belong to the output of each run.
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         _load()

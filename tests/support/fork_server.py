@@ -74,7 +74,7 @@ def serve(prepare: Callable[..., Any], run: Callable[..., Any]) -> None:
         # An error is the fork's to report.
         with contextlib.suppress(Exception):
             prepare(*call["arguments"])
-        # Else collections and the end of each fork go through all that was imported.
+        # Otherwise garbage collections and the end of each fork would visit all imported objects.
         gc.freeze()
         pid = os.fork()
         if not pid:

@@ -34,7 +34,7 @@ def options_of(role: str) -> dict[str, dict[str, Any]]:
     return options
 
 
-def test_there_are_roles() -> None:
+def test_roles_are_found() -> None:
     assert "cluster" in ROLES
 
 

@@ -159,7 +159,7 @@ def test_a_template_has_a_survey_that_awx_accepts_and_empty_answers_keep_the_inv
 
 
 @pytest.mark.parametrize(("template", "question"), QUESTIONS, ids=[f"{n}: {q['variable']}" for n, q in QUESTIONS])
-def test_a_survey_only_asks_for_variables_of_one_run_that_exist_and_has_no_defaults(
+def test_a_survey_only_asks_for_existing_variables_without_defaults(
     template: str, question: dict[str, Any], options: Mapping[str, Mapping[str, Any]]
 ) -> None:
     option = options[question["variable"]]

@@ -52,7 +52,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("endpoint", "given", "why"), REFUSED)
-def test_what_awx_refuses_is_refused_and_nothing_is_stored(
+def test_objects_that_awx_refuses_are_refused_and_not_stored(
     store: Store, endpoint: str, given: dict[str, Any], why: str
 ) -> None:
     before = json.dumps(store.objects)

@@ -73,7 +73,7 @@ def test_there_is_no_import_cycle(package: str) -> None:
         "from .b import x",
         "def f():\n    from .b import x",
         "import importlib\nx = importlib.import_module('p.b')",
-        # Its package imports b.
+        # The package of this module imports b.
         "from .inner import c",
         "from .inner.c import x",
     ],

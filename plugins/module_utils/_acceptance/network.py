@@ -15,7 +15,7 @@ from .problems import problem
 from .run import PodProof, Run, in_parallel
 
 # kube-proxy and DNS need a moment to learn of a new Service. This time is common to all connections; otherwise a few
-# silent nodes would use up the time for the others. After it, a failure must persist for the second time.
+# silent nodes would use up the time for the others. After that, a failure counts if it persists for _AGAIN seconds.
 _SETTLING, _AGAIN = 60, 10
 
 

@@ -71,7 +71,7 @@ class Run:
         return max(0.0, self._deadline - self._clock())
 
     def namespace(self) -> AbstractContextManager[None]:
-        """Return a context manager for the verification's namespace; remains of a dead run are removed first."""
+        """Return a context manager for the verification's namespace; remains of an earlier run are removed first."""
         return self._own.created()
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:

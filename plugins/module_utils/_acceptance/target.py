@@ -25,7 +25,7 @@ SILENT = "silent"
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a pod gets: a GPU or MIG device. Up to ``replicas`` pods may get the same one."""
+    """A GPU or MIG device for a pod. Up to ``replicas`` pods may share it."""
 
     uuid: str
     name: str
@@ -168,7 +168,7 @@ class Target:
 
     @property
     def identity(self) -> str:
-        """Identifies the node since its last boot."""
+        """The identity of the node since its last boot."""
         uid = ((self.node or {}).get("metadata") or {}).get("uid", "")
         return f"{uid} {self.info.get('bootID', '')}"
 

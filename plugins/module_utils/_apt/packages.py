@@ -79,7 +79,7 @@ class Packages:
             try:
                 after = self._install(pending, trouble) if pending else versions_of(database)
             finally:
-                # What apt adds, replaces and removes for their sake is known only now, even if it failed.
+                # Only now, even after a failure, is it known which other packages apt has added, replaced and removed.
                 now = self._read() if pending else database
                 names = {*first.names(), *now.names()}
                 self._first_run.keep_packages({n: first.get(n) for n in names if first.version(n) != now.version(n)})

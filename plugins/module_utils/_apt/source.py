@@ -181,7 +181,7 @@ def _warn(todo: Plan, wanted: Wanted, words: str, now: float) -> None:
 
 
 def apply(wanted: Wanted, todo: Plan, apt: Apt, now: float, first_run: FirstRun) -> None:
-    """Bring the plan about. When the index can't be had every file is put back as it was."""
+    """Apply the plan. If the index can't be fetched, all files are restored."""
     files = dict(todo.files)
     if todo.key_needed:
         todo.key = _fetch_key(wanted, now)

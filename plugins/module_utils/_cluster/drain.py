@@ -21,7 +21,7 @@ _MIRROR = "kubernetes.io/config.mirror"
 _GONE = 404
 # Source: https://github.com/kubernetes/api/blob/master/policy/v1/types.go
 _BUDGET = "DisruptionBudget"
-# For the programs of a pod that is about to be evicted: how long they have at least, in UTC.
+# Annotation with which the programs of a pod learn how long they have at least before it is killed, in UTC.
 DEADLINE = "gpulab.io/disruption-deadline"
 _DEFAULT_GRACE = 30
 
@@ -52,7 +52,7 @@ def _controller(pod: Object) -> Object:
 
 
 def described(pods: Sequence[Object], jobs: Collection[str]) -> dict[str, str]:
-    """Those of the pods that are ``jobs`` (UIDs) and have not ended, each with its controller."""
+    """Return the pods among ``jobs`` (UIDs) that have not ended: UID -> name with controller."""
     return {
         str(pod["metadata"].get("uid")): full_name(pod) + (f" ({owner['kind']} {owner['name']})" if owner else "")
         for pod in pods
@@ -62,7 +62,7 @@ def described(pods: Sequence[Object], jobs: Collection[str]) -> dict[str, str]:
 
 
 def wait_for_jobs(api: Api, node: str, jobs: Collection[str], timeout: float) -> dict[str, str]:
-    """Wait until the pods ``jobs`` have ended; returns those that have not when the time is over."""
+    """Wait until the pods ``jobs`` have ended; return those that have not after ``timeout`` seconds."""
     if not jobs:
         return {}
     with Watch(api) as watch:
@@ -84,13 +84,13 @@ def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
 
 
 def grace_period(pod: Object, left: float) -> int:
-    """How long a pod with ``left`` seconds until its deadline may take to end: never less than it asks for."""
+    """Return the grace period of a pod with ``left`` seconds until its deadline, at least the pod's own."""
     own = (pod.get("spec") or {}).get("terminationGracePeriodSeconds")
     return max(_DEFAULT_GRACE if own is None else int(own), int(left))
 
 
 def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace: float = 0) -> list[str]:
-    """Evict the pods and wait until they are gone; returns their names. Raises DrainError when the time is over.
+    """Evict the pods, wait until they are gone, and return their names. Raise DrainError after ``timeout`` seconds.
 
     With ``grace``, the pods ``jobs`` (UIDs) are annotated with their deadline and get at least so many seconds to end.
     """
@@ -129,7 +129,7 @@ def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace
 
 
 def _annotate(api: Api, pod: Object, deadline: str | None) -> None:
-    """Set the pod's deadline, or remove it from a pod that stays. One that has ended meanwhile needs none."""
+    """Set the pod's deadline, or remove it from a pod that stays. A pod that has ended in the meantime is ignored."""
     meta = pod["metadata"]
     if (meta.get("annotations") or {}).get(DEADLINE) == deadline:
         return

@@ -31,9 +31,12 @@ _TAINT = {"key": TAINT_KEY, "value": "true", "effect": "NoSchedule"}
 
 @dataclass(frozen=True)
 class Plan:
-    """``labels`` are set; those that begin with one of ``pause`` and are "true" say paused; ``leaving`` are pods
-    (NAMESPACE/value of their label ``app``) that leave the node for that. The pods ``jobs`` (UIDs) have ``grace``
-    seconds to end, before they are killed or, without ``drain``, before the wait for them ends."""
+    """Changes for a maintenance.
+
+    ``labels`` are set. Existing labels with the value "true" and a prefix in ``pause`` are set to paused, which makes
+    the pods ``leaving`` (NAMESPACE/value of their label ``app``) leave the node. The pods ``jobs`` (UIDs) have
+    ``grace`` seconds to end before they are killed or, without ``drain``, before the wait for them ends.
+    """
 
     policy: str = CORDON
     drain: bool = False
@@ -222,7 +225,7 @@ class Maintenance:
         self.changed |= self.node != before
 
     def jobs(self, uids: Collection[str]) -> dict[str, str]:
-        """Those of these pods that are on the node and have not ended, by UID, each with its controller."""
+        """Return the pods with these UIDs on the node that have not ended: UID -> name with controller."""
         return described(pods_on(self._api, self._name), uids) if uids else {}
 
     def _drain(self, plan: Plan) -> None:

@@ -192,7 +192,7 @@ def _verdict(rule: Rule, kind: str, value: Any) -> None:
         rule.conditions.append(Condition(f"statement {kind}"))
 
 
-# Statements that neither restrict a rule nor decide.
+# Statements that neither restrict a rule nor accept or drop packets.
 _HARMLESS = {"counter", "log", "mangle", "comment", "notrack", "snat", "dnat", "masquerade", "redirect"}
 # (kind of expression, field) in nftables -> what it matches.
 _FIELDS = {

@@ -112,7 +112,7 @@ class CdiSpec:
 
     def _enable(self, outcome: Outcome, check: bool) -> None:
         service, trigger = (self._systemd.unit(name) for name in self._units)
-        # What has changed about the service itself counts, too: it is started next.
+        # Changes of the service are included, because it is started next.
         plan = [(service, verb) for verb in needed(service, False, True) if verb in ("daemon-reload", "enable")]
         known = {verb for _unit, verb in plan} & {"daemon-reload"}
         plan += [(trigger, verb) for verb in needed(trigger, False, True) if verb not in known]

@@ -228,7 +228,7 @@ def first_line(description: str | Sequence[str]) -> str:
 
 
 def _wrong_or_unknown(name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a value. One that refers to facts is unknown before hosts are read, and passes here."""
+    """Return what is wrong with a value. Values that refer to facts are unknown before hosts are read, and accepted."""
     try:
         return list(_wrong(name, variables[name], option))
     except UndefinedError:

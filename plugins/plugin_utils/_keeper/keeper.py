@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Remove a file and end a program when a run ends. A program of its own that needs only Python's standard library.
+"""Remove a file and end a program when a run ends. A separate program that only needs Python's standard library.
 
 Arguments: the file, the process ID of the run, then the program with its arguments, if there is one. When the process
 has ended in any way, the file is removed. When the file is removed, the program is stopped.

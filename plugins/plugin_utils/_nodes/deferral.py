@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The record on a host of changes that are deferred until its GPUs are free. Pure.
+"""Record on a host of changes that are deferred until its GPUs are free. Pure.
 
-The text comes from the host, so it is read into known fields, and shown as printable text of limited length.
+The text comes from the host, so it is parsed into known fields, and shown as printable text of limited length.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Deferral:
 
 
 def sentence(entry: Mapping[str, Any]) -> str:
-    """The fields of a deferral as a sentence without a full stop."""
+    """Return the fields of a deferral as a sentence without a full stop."""
     users = ", ".join(entry["users"])
     return f"{entry['change']} is deferred since {entry['since']} (pending: {entry['pending']}): {users} use its GPUs"
 
 
 def deferrals(text: Any) -> dict[str, Deferral] | None:
-    """The deferrals in a record, by purpose; None for a record that can't be read."""
+    """Return the deferrals in a record by purpose, None if the record is invalid."""
     if not isinstance(text, str) or len(text) > LARGEST_DEFERRED:
         return None
     try:
@@ -59,7 +59,7 @@ def deferrals(text: Any) -> dict[str, Deferral] | None:
 
 
 def described(text: Any) -> list[str]:
-    """What the record of a host says, a sentence for each deferral."""
+    """Return a sentence for each deferral in the record of a host."""
     found = deferrals(text)
     if found is None:
         return [f"the record of its deferred changes can't be read ({DEFERRED})"]
@@ -69,7 +69,7 @@ def described(text: Any) -> list[str]:
 def with_deferral(
     text: Any, purpose: str, change: str, users: Iterable[str], pending: str | Mapping[str, Sequence[str]], now: str
 ) -> dict[str, Any]:
-    """The file that records one more deferral, for managed_files. A deferral keeps its beginning."""
+    """Return the file that also records this deferral, for managed_files. A repeated deferral keeps its start time."""
     known = deferrals(text) or {}
     since = known[purpose].since if purpose in known else now
     if not isinstance(pending, str):
@@ -79,7 +79,7 @@ def with_deferral(
 
 
 def without_deferral(text: Any, purpose: str) -> dict[str, Any]:
-    """The file once nothing is deferred for this purpose."""
+    """Return the file without the deferral for this purpose."""
     return _file({name: each for name, each in (deferrals(text) or {}).items() if name != purpose})
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What happens to the users of a node's GPUs before a change that would interrupt them. Pure."""
+"""Decide what happens to the users of a node's GPUs before a change that would interrupt them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 IGNORE, DRAIN, WAIT, SIGNAL, DEFER = "ignore", "drain", "wait", "signal", "defer"
-# What evicts pods, and what gives them time.
+# Policies that evict pods, and policies that give them time.
 _EVICTS, _WAITS = (DRAIN, SIGNAL), (WAIT, SIGNAL)
 Entry = Mapping[str, Any]
 
@@ -36,7 +36,7 @@ def decide(
     evicts = policy in _EVICTS
     uids = [str(pod.get("uid") or "") for pod in pods]
     names = [(owners or {}).get(uid) or _pod(pod) for uid, pod in zip(uids, pods)]
-    # Of processes only those that were waited for count again on a node that is held.
+    # On a held node, processes only count again if the policy is to wait for them.
     users = [*names, *([] if held and policy != WAIT else map(_process, processes))]
     volumes = "; ".join(f"{_pod(pod)}: {', '.join(pod['empty_dirs'])}" for pod in pods if pod.get("empty_dirs"))
     lost = f"Draining {node} deletes what pods have in emptyDir volumes: {volumes}" if volumes else ""
@@ -55,7 +55,7 @@ def decide(
 
 
 def _choose_action(policy: str, pods: bool, held: bool, may_defer: bool) -> str:
-    """What is done about users. Pods that run on a node that is held have started meanwhile, or were waited for."""
+    """Return the action. Pods on a held node have started in the meantime, or have outlasted the wait."""
     if policy == IGNORE:
         return ""
     if policy == DEFER or (policy == WAIT and held):
@@ -79,7 +79,7 @@ def _refusal(node: str, change: str, users: Sequence[str], lost: str, started: b
 
 
 def _pod(pod: Entry) -> str:
-    """A pod whose logs no longer exist has only its UID."""
+    """Return the pod's name, or its UID if the name is unknown because its logs no longer exist."""
     return f"{pod['namespace']}/{pod['name']}" if pod.get("name") else f"pod {pod.get('uid', '')}"
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run does with each node and with the cluster, decided from what was read of the hosts. Pure."""
+"""Decide what a run does with each node and with the cluster, from the facts of the hosts. Pure."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Node:
 
 
 def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> Host:
-    """A host by the facts that the roles preflight and plan set."""
+    """Return a host from the facts that the roles preflight and plan set."""
     found = variables.get("preflight_host") or {}
     return Host(
         name,
@@ -61,12 +61,12 @@ def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> H
 def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the plan of hosts in the order of the inventory: ``hosts``, each a Node by its name, and the ``cluster``.
 
-    Of the cluster: whether it ``exists``, or may, because a control plane was not read; the ``control_planes``;
+    The cluster has: whether it ``exists``, or may exist because a control plane was not read; ``control_planes``;
     ``api_host``, the control plane through which the API is reached; the hosts that are ``joining``; ``strategy`` and
     ``serial`` of the play that prepares the hosts. Bare hosts don't wait for each other.
     """
     control_planes = [host for host in hosts if host.control_plane]
-    # A control plane that could not be read may have a cluster.
+    # An unread control plane may have a cluster.
     exists = any(host.member is not False for host in control_planes)
     nodes = {host.name: _node(host, exists, control_planes) for host in hosts}
     deferred = {host.name: described(host.deferred) for host in hosts if host.deferred}
@@ -96,7 +96,7 @@ def _node(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
 
 
 def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
-    """How a host that is not a node becomes one."""
+    """Return how a host that is not a node becomes one."""
     if not host.control_plane:
         return Node(JOIN, False, False, "the host is not a node yet")
     if exists or host != control_planes[0]:
@@ -105,7 +105,7 @@ def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
 
 
 def _order(hosts: Sequence[Host], nodes: Mapping[str, Node]) -> dict[str, str]:
-    """Bare hosts do not wait for each other. Nodes are changed in order, and few at a time if that interrupts pods."""
+    """Return strategy and batch size: bare hosts run independently, and nodes in batches if pods are interrupted."""
     pending = [host for host in hosts if host.pending]
     interrupted = [host for host in pending if nodes[host.name].interrupts]
     waits = not pending or any(nodes[host.name].member for host in pending)

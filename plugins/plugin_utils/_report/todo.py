@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to do, as a person reads it: equal problems of several hosts are one, and commands stand alone. Pure."""
+"""Format actions for the page: merge equal problems of several hosts, and separate commands from text. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .read import text, texts
 
 @dataclass(frozen=True)
 class Piece:
-    """``kind`` is text, code (within a sentence) or command (to be copied)."""
+    """A part of an advice; ``kind`` is text, code (within a sentence) or command (to be copied)."""
 
     kind: str
     text: str
@@ -23,7 +23,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Todo:
-    """``hosts`` is empty for what concerns the cluster; ``options`` are for the commands in ``do``."""
+    """An action; ``hosts`` is empty if it concerns the cluster, and ``options`` are added to the commands in ``do``."""
 
     severity: str
     problem: str
@@ -44,7 +44,7 @@ class Todo:
 
     @property
     def where(self) -> str:
-        """Its hosts, or how many there are when their names don't fit."""
+        """Return the hosts, or their number if the names would be too long."""
         return ", ".join(self.hosts) if len(self.hosts) < 4 else f"{len(self.hosts)} hosts"
 
     @property
@@ -53,7 +53,7 @@ class Todo:
 
 
 def todo(actions: list[dict[str, Any]], options: str = "") -> tuple[Todo, ...]:
-    """The actions in their order, each at the place of the first that says the same about another host."""
+    """Return the actions in order; equal ones of several hosts are merged at the position of the first."""
     found: dict[tuple[Any, ...], list[str]] = {}
     for each in actions:
         key = tuple(text(each.get(name)) for name in ("severity", "problem", "gpu", "what", "do"))
@@ -82,7 +82,7 @@ def remedy(do: str, commands: Iterable[str] = (), options: str = "") -> tuple[tu
 
 
 def _tidy(pieces: list[Piece], options: str) -> Iterator[Piece]:
-    """Without the punctuation that a command leaves behind."""
+    """Yield the pieces without the punctuation that is left over around commands."""
     for place, piece in enumerate(pieces):
         words = piece.text
         if piece.kind == "text" and place == 0:

@@ -75,9 +75,9 @@ def fit_problems(
     every: Sequence[Mapping[str, Any]],
     who: str = "its jobs",
 ) -> Iterator[str]:
-    """Yield what none of the nodes ``labeled`` has for the largest pod of the queue.
+    """Yield the resources of the largest pod of the queue that no node in ``labeled`` can provide.
 
-    A resource that no node in ``every`` has may be provided by DRA, or later, and is not judged.
+    A resource that no node in ``every`` has is ignored, because DRA or a later device plugin may provide it.
     """
     refused = {objects.name(node): taint for node in labeled if (taint := _lasting_taint(node, pod))}
     nodes = [node for node in labeled if objects.name(node) not in refused]

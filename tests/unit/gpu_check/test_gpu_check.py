@@ -1,4 +1,4 @@
-"""gpu-check without a GPU: statuses, what it replaces in what it keeps, an incomplete kit, and programs on GPUs."""
+"""gpu-check without a GPU: exit status, anonymized captures, incomplete kits, and programs that run on GPUs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def part(*, differs: bool = False, reason: str = "") -> Part:
         ([part(differs=True)], 1),
     ],
 )
-def test_status(parts: list[Part], expected: int) -> None:
+def test_exit_status_shows_differences_and_parts_that_did_not_run(parts: list[Part], expected: int) -> None:
     assert status(parts) == expected
 
 
@@ -61,7 +61,7 @@ RAW = {
 }
 
 
-def test_what_identifies_a_machine_is_replaced() -> None:
+def test_identifying_values_are_replaced() -> None:
     scrubber = scrub.Scrubber(RAW.values(), {"host-7": "host", SERIAL: "0", "secret.py": "process"})
     clean = {name: scrubber.text(text) for name, text in RAW.items()}
     text = "".join(clean.values())
@@ -73,8 +73,8 @@ def test_what_identifies_a_machine_is_replaced() -> None:
     assert scrub.uuids(clean.values()) == {}
 
 
-def test_keys_of_json_stay(tmp_path: Path) -> None:
-    """A host may be called like a key."""
+def test_keys_of_json_are_not_replaced(tmp_path: Path) -> None:
+    """A host may have the name of a key."""
     raw = tmp_path / "raw"
     raw.mkdir()
     processes = {"0": [[1234, "secret"]]}
@@ -108,7 +108,7 @@ def test_a_complete_kit_is_accepted(unpacked: Path) -> None:
     assert Kit(unpacked).edited == []
 
 
-def test_an_edited_kit_is_named(unpacked: Path) -> None:
+def test_edited_files_of_a_kit_are_named(unpacked: Path) -> None:
     (unpacked / "reader.py").write_text("fail")
     assert Kit(unpacked).edited == ["reader.py"]
 
@@ -125,7 +125,7 @@ def test_an_edited_kit_is_named(unpacked: Path) -> None:
         (lambda root: (root / "reader.py").write_text(""), "reader.py is damaged"),
     ],
 )
-def test_an_incomplete_kit_is_one_error(unpacked: Path, damage: Callable[[Path], object], words: str) -> None:
+def test_incomplete_kit_is_refused_with_one_error(unpacked: Path, damage: Callable[[Path], object], words: str) -> None:
     damage(unpacked)
     with pytest.raises(CheckError, match="Unpack the whole archive again") as caught:
         Kit(unpacked)
@@ -133,7 +133,7 @@ def test_an_incomplete_kit_is_one_error(unpacked: Path, damage: Callable[[Path],
     assert caught.value.status == 3
 
 
-def test_an_unsupported_python_is_one_error(unpacked: Path) -> None:
+def test_unsupported_python_is_refused_with_one_error(unpacked: Path) -> None:
     manifest = json.loads((unpacked / kit.MANIFEST).read_text())
     (unpacked / kit.MANIFEST).write_text(json.dumps({**manifest, "wheels": {"3.99": []}}))
     with pytest.raises(CheckError, match=r"needs one of Python 3\.99; this is"):
@@ -146,11 +146,13 @@ def test_an_unsupported_python_is_one_error(unpacked: Path) -> None:
         ([], 4, 0, ""),
         ([(123, "python3")], 4, 0, "GPU 0 is in use by python3 (123); end it"),
         ([], 40000, 0, "40000 MiB of GPU 0 are in use by a process that can't be seen from here"),
-        # A desktop: its programs use memory, and a kernel next to them harms nothing.
+        # A desktop uses memory, but doesn't conflict with the test kernel.
         ([], 3000, 2, ""),
     ],
 )
-def test_a_gpu_in_use(processes: list[tuple[int, str]], used: int, graphics: int, words: str) -> None:
+def test_gpu_in_use_is_named_with_its_user(
+    processes: list[tuple[int, str]], used: int, graphics: int, words: str
+) -> None:
     facts = Facts("580", "13.0", gpus=[{"memory_used_mib": used}], processes={0: processes}, graphics={0: graphics})
     assert in_use(facts).startswith(words)
     assert bool(in_use(facts)) == bool(words)
@@ -163,7 +165,7 @@ def programs(directory: Path) -> Programs:
 @pytest.mark.parametrize(
     ("mig", "devices", "words"), [("Enabled", [], "has no MIG device"), ("Disabled", [], "libcuda")]
 )
-def test_kernel_is_not_run(tmp_path: Path, mig: str, devices: list[object], words: str) -> None:
+def test_kernel_is_not_run_without_a_usable_device(tmp_path: Path, mig: str, devices: list[object], words: str) -> None:
     program = executable(tmp_path / "vectorAdd", "echo '[simulated] Test PASSED'")
     facts = Facts("580", "13.0", gpus=[{"uuid": "GPU-1", "mig.current": mig, "mig.devices": []}])
     with pytest.raises(NotRunError, match=words):
@@ -187,7 +189,9 @@ FOUND = "echo 'Result verification failed' >&2; exit 1"
         ("echo 'GPU 0: H100 (UUID: 1)'", "echo 'Result verification failed' >&2; exit 1", ["result"]),
     ],
 )
-def test_kernel(tmp_path: Path, normal: str, corrupt: str, fields: list[str]) -> None:
+def test_kernel_must_pass_on_the_right_gpu_and_detect_corruption(
+    tmp_path: Path, normal: str, corrupt: str, fields: list[str]
+) -> None:
     script = f'if [ "$1" = --corrupt ]; then {corrupt or "true"}; else {normal}; fi'
     program = executable(tmp_path / "vectorAdd", script)
     facts = Facts("580", "13.0", gpus=[{"uuid": "GPU-1", "mig.devices": []}])
@@ -202,8 +206,8 @@ def executable(program: Path, script: str) -> Path:
     return program
 
 
-def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
-    # In a session of its own, as torchrun's workers are.
+def test_hanging_program_is_stopped_with_its_children(tmp_path: Path) -> None:
+    # The child has its own session, like torchrun's workers.
     program = executable(tmp_path / "hangs", f"setsid sleep 600 & echo $! > {tmp_path}/child; wait")
     started = time.monotonic()
     with pytest.raises(NotRunError, match="hangs did not end within 1 s"):
@@ -216,7 +220,7 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 
 
 def python_with_torch(directory: Path, seen: str, summary: str = "", status: int = 0) -> str:
-    """An interpreter whose torch sees GPUs, and whose torchrun prints a summary."""
+    """Return the path of an interpreter whose torch finds GPUs, and whose torchrun prints a summary."""
     script = f"if [ \"$1\" = -c ]; then echo '{seen}'; exit; fi\n"
     script += f"echo 'TORCH_DDP_SUMMARY {summary}'; echo 'ValueError: nothing to learn' >&2; exit {status}"
     return str(executable(directory / "python-with-torch", script))
@@ -238,7 +242,9 @@ SUMMARY = {"backend": "nccl", "processes": 1, "ranks_equal": True, "loss": [0.4,
         (None, 0, ["summary"]),
     ],
 )
-def test_training(tmp_path: Path, change: dict[str, object] | None, status: int, fields: list[str]) -> None:
+def test_differences_in_the_training_summary_are_reported(
+    tmp_path: Path, change: dict[str, object] | None, status: int, fields: list[str]
+) -> None:
     summary = "nonsense" if change is None else json.dumps({**SUMMARY, **change})
     python = python_with_torch(tmp_path, json.dumps(["2.11", "13.0", 1, True]), summary, status)
     torch = programs(tmp_path).torch(python)
@@ -260,7 +266,9 @@ def test_training(tmp_path: Path, change: dict[str, object] | None, status: int,
         ([], 1, ["exit status", "ranks with NCCL and the same parameters"]),
     ],
 )
-def test_one_step(tmp_path: Path, lines: list[str], status: int, fields: list[str]) -> None:
+def test_all_ranks_must_use_nccl_and_agree_on_parameters(
+    tmp_path: Path, lines: list[str], status: int, fields: list[str]
+) -> None:
     said = "\n".join(lines).replace("{}", "all processes have the same parameters")
     python = str(executable(tmp_path / "python", f"echo '{said}'; echo 'RuntimeError: no' >&2; exit {status}"))
     found = Part("training")
@@ -278,12 +286,12 @@ def test_one_step(tmp_path: Path, lines: list[str], status: int, fields: list[st
         ("nonsense", "no torch in"),
     ],
 )
-def test_torch_without_a_gpu_is_not_run(tmp_path: Path, seen: str, words: str) -> None:
+def test_training_is_not_run_if_torch_cannot_use_the_gpus(tmp_path: Path, seen: str, words: str) -> None:
     with pytest.raises(NotRunError, match=words):
         programs(tmp_path).torch(python_with_torch(tmp_path, seen))
 
 
-def test_without_torch_is_not_run(tmp_path: Path) -> None:
+def test_training_is_not_run_without_torch(tmp_path: Path) -> None:
     with pytest.raises(NotRunError, match=r"no torch in .*--python"):
         programs(tmp_path).torch(str(executable(tmp_path / "python", "exit 1")))
 

@@ -1,4 +1,4 @@
-"""gpu-check's comparison of the modules with the machine: what differs is named by module and value."""
+"""gpu-check's comparison of module results with the machine; differences are reported by module and field."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def compare(found: dict[str, Any], seen: Machine) -> Part:
     return part
 
 
-def test_all_modules_agree() -> None:
+def test_matching_results_have_no_differences() -> None:
     part = compare(results(), machine())
     assert part.differences == []
     assert part.compared == {"nvidia_smi_info": 21, "gpu_host_info": 3, "preflight_info": 5, "nvidia_cdi_spec": 2}
@@ -110,13 +110,13 @@ def test_all_modules_agree() -> None:
         (lambda r: r.update(preflight_info={"failed": True, "msg": "no"}), "preflight_info", "result"),
     ],
 )
-def test_a_wrong_value_is_named(edit: Callable[[dict[str, Any]], Any], module: str, field: str) -> None:
+def test_wrong_value_is_named_with_its_module(edit: Callable[[dict[str, Any]], Any], module: str, field: str) -> None:
     found = results()
     edit(found)
     assert [(each.where, each.field) for each in compare(found, machine()).differences] == [(module, field)]
 
 
-def test_what_the_machine_lacks_is_no_difference() -> None:
+def test_values_that_the_machine_does_not_provide_are_not_compared() -> None:
     part = compare(results(), Machine(origin=None))
     assert part.differences == []
     assert len(part.unavailable) == 7
@@ -132,5 +132,5 @@ def test_what_the_machine_lacks_is_no_difference() -> None:
         (Machine(origin=None), ()),
     ],
 )
-def test_origins(seen: Machine, expected: tuple[str, ...]) -> None:
+def test_machine_determines_which_driver_origins_are_accepted(seen: Machine, expected: tuple[str, ...]) -> None:
     assert modules._origins(seen) == expected

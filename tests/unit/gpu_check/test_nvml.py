@@ -1,4 +1,4 @@
-"""gpu-check's reading of NVML, and its comparison of values that change, with a stand-in for nvidia-ml-py."""
+"""How gpu-check reads NVML and compares changing values, with a stand-in for nvidia-ml-py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Fabric(ctypes.Structure):
 
 
 class FakeNvml(SimpleNamespace):
-    """nvidia-ml-py on a machine with H100. Functions that are not set are not supported."""
+    """nvidia-ml-py on a machine with H100 GPUs; functions that are not set are not supported."""
 
     class NVMLError(Exception):
         pass
@@ -76,7 +76,7 @@ def fail(message: str) -> Any:
         ),
     ],
 )
-def test_no_usable_gpu_is_one_error(library: FakeNvml, words: str, expected: int) -> None:
+def test_missing_gpu_or_driver_is_one_error(library: FakeNvml, words: str, expected: int) -> None:
     with pytest.raises(CheckError) as caught, Nvml(library) as opened:
         opened.read()
     assert str(caught.value).startswith(words)
@@ -88,7 +88,7 @@ def read(library: FakeNvml) -> Facts:
         return opened.read()
 
 
-def test_without_libcuda_the_version_of_cuda_is_unknown() -> None:
+def test_cuda_version_is_unknown_without_libcuda() -> None:
     facts = read(machine(nvmlSystemGetCudaDriverVersion_v2=fail("Library Not Found")))
     assert facts.cuda_version is None
     part = Part("readers")
@@ -102,13 +102,13 @@ def test_without_libcuda_the_version_of_cuda_is_unknown() -> None:
     ("links", "expected"),
     [
         ({}, "NODE"),
-        # To a switch: every link leads to every GPU.
+        # Links to a switch connect all GPUs.
         (dict.fromkeys(range(18), (2, "switch")), "NV18"),
-        # To GPUs: only those to the other one count.
+        # Of the links to GPUs, only those to the other GPU count.
         ({0: (0, "B"), 1: (0, "B"), 2: (0, "C")}, "NV2"),
     ],
 )
-def test_connection(links: dict[int, tuple[int, str]], expected: str) -> None:
+def test_connection_of_two_gpus_counts_their_nvlinks(links: dict[int, tuple[int, str]], expected: str) -> None:
     def state(_gpu: int, number: int) -> int:
         return int(number in links)
 
@@ -129,7 +129,7 @@ def test_connection(links: dict[int, tuple[int, str]], expected: str) -> None:
 @pytest.mark.parametrize(
     ("numbers", "expected"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([0, 2, 3], "0,2-3"), ([63, 64], "63-64")]
 )
-def test_lists_of_cpus(numbers: list[int], expected: str) -> None:
+def test_cpu_lists_are_formatted_as_ranges(numbers: list[int], expected: str) -> None:
     assert nvml._ranges(numbers) == expected
     words = [sum(1 << number % 64 for number in numbers if number // 64 == place) for place in range(2)]
     assert nvml._bits(words) == numbers
@@ -150,7 +150,7 @@ def problems(**functions: Any) -> Any:
         ((3, 999, 0), None),
     ],
 )
-def test_a_fabric_that_is_not_ready_is_not_compared(fabric: tuple[int, int, int], expected: object) -> None:
+def test_fabric_that_is_not_ready_is_not_compared(fabric: tuple[int, int, int], expected: object) -> None:
     def fill(_gpu: int, info: Any) -> None:
         info._obj.state, info._obj.status, info._obj.healthMask = fabric
 
@@ -158,12 +158,12 @@ def test_a_fabric_that_is_not_ready_is_not_compared(fabric: tuple[int, int, int]
 
 
 @pytest.mark.parametrize(("rows", "expected"), [((0, 0, 0, 0), []), ((0, 0, 1, 0), None), ((0, 0, 0, 1), None)])
-def test_remapped_rows_are_a_problem(rows: tuple[int, ...], expected: object) -> None:
+def test_pending_or_failed_row_remapping_is_a_problem(rows: tuple[int, ...], expected: object) -> None:
     assert problems(nvmlDeviceGetRemappedRows=lambda _gpu: rows) == expected
 
 
 @pytest.mark.parametrize(("action", "expected"), [(0, []), (1, None)])
-def test_a_recovery_action_is_a_problem(action: int, expected: object) -> None:
+def test_recovery_action_is_a_problem(action: int, expected: object) -> None:
     value = SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=action))
     assert problems(nvmlDeviceGetFieldValues=lambda _gpu, _ids: [value]) == expected
 
@@ -193,17 +193,17 @@ def compare(name: str, value: Any, first: Any, last: Any, where: str = "-q -x", 
         ("name", "H100", "H200", "H200", False),
     ],
 )
-def test_bounds(name: str, value: Any, first: Any, last: Any, agrees: bool) -> None:
+def test_changing_values_may_differ_within_bounds(name: str, value: Any, first: Any, last: Any, agrees: bool) -> None:
     assert (compare(name, value, first, last).differences == []) == agrees
 
 
-def test_either_power_limit_agrees() -> None:
+def test_set_and_enforced_power_limits_are_both_accepted() -> None:
     for limit, agrees in ((700.0, True), (600.0, True), (500.0, False)):
         part = compare("power_limit_w", limit, 700.0, 700.0, enforced_power_limit_w=600.0)
         assert (part.differences == []) == agrees
 
 
-def test_what_changed_between_the_readings_is_not_compared() -> None:
+def test_values_that_change_between_readings_are_not_compared() -> None:
     part = compare("compute_mode", "Default", "Default", "Prohibited")
     assert (part.differences, len(part.unavailable)) == ([], 1)
 
@@ -223,7 +223,7 @@ def test_names_in_the_table_may_be_shortened(value: str, agrees: bool) -> None:
     assert (compare("name", value, name, name, "table").differences == []) == agrees
 
 
-def test_processes_that_a_container_hides_are_not_compared() -> None:
+def test_processes_hidden_by_a_container_are_not_compared() -> None:
     hidden = 2**22 + 1
     part = compare("processes", [], [hidden], [hidden])
     assert (part.differences, len(part.unavailable)) == ([], 1)
@@ -240,7 +240,7 @@ def test_processes_that_a_container_hides_are_not_compared() -> None:
         (None, False),
     ],
 )
-def test_a_list_of_cpus_may_be_cut_off(cell: str | None, agrees: bool) -> None:
+def test_truncated_cpu_lists_are_accepted(cell: str | None, agrees: bool) -> None:
     facts = Facts("580", None, gpus=[{"mig.devices": []}], topology={(0, 0): "X"}, affinity={0: "0,2,4,6,8,10,12"})
     part = Part("readers")
     found = {"gpus": ["GPU0"], "matrix": {"GPU0": {"GPU0": "X"}}, "cpu_affinity": {"GPU0": cell}}
@@ -248,7 +248,7 @@ def test_a_list_of_cpus_may_be_cut_off(cell: str | None, agrees: bool) -> None:
     assert (part.differences == []) == agrees
 
 
-def test_only_changing_values_are_worth_another_capture() -> None:
+def test_capture_is_only_repeated_for_changing_values() -> None:
     part = Part("readers")
     assert not forms.may_be_passing(part)
     part.compare("-q", "power_draw_w of GPU 0", 1, 2)

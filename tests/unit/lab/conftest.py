@@ -31,7 +31,7 @@ def built() -> Path:
 
 @pytest.fixture
 def lab_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache directory for this test only."""
+    """Cache directory that only this test uses."""
     directory = tmp_path / "cache"
     monkeypatch.setenv("GPULAB_CACHE", str(directory))
     return directory

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook init: what it asks, what it writes, and that it writes all or nothing."""
+"""Questions and files of the playbook init, which writes all of its files or none."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "cluster"
     path.mkdir()
     yield path
-    # Ansible's workers outlive a parent that was killed.
+    # Ansible's workers survive if their parent is killed.
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if (process / "cwd").readlink().is_relative_to(tmp_path) and int(process.name) != os.getpid():
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Return the environment of somebody who has the collection, and no settings of Ansible."""
+    """Return the environment of a user who has the collection, but no Ansible settings."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     own = {
         "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "collections"),
@@ -59,13 +59,13 @@ def found(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
 
 
-def test_what_was_written_is_an_inventory_and_finds_the_collection(folder: Path) -> None:
+def test_written_files_are_a_working_inventory_and_find_the_collection(folder: Path) -> None:
     status, output = run(folder, *MACHINES)
     assert status == 0, output
     assert found(folder) == WRITTEN
     assert "ansible-playbook gpulab.kubernetes.preflight -i my.ini -K" in output and "cd /" not in output
     bare = environment(folder)
-    # The collection of a checkout is found by what ansible.cfg says.
+    # Without the variable, the collection in the checkout is found through ansible.cfg.
     del bare["ANSIBLE_COLLECTIONS_PATH"]
     for inventory in ([], ["-i", "my.ini"]):
         status, output = piped([PROGRAM, "gpulab.kubernetes.inventory", *inventory], folder, bare)
@@ -73,7 +73,7 @@ def test_what_was_written_is_an_inventory_and_finds_the_collection(folder: Path)
         assert "Control plane: cp1 (192.0.2.11)" in output and "gpu1 (192.0.2.21)" in output
 
 
-def test_settings_that_are_uncommented_are_accepted(folder: Path) -> None:
+def test_uncommented_settings_are_accepted(folder: Path) -> None:
     run(folder, *MACHINES)
     path = folder / "group_vars" / "all.yml"
     path.write_text(re.sub(r"^#(?! )", "", path.read_text(), flags=re.MULTILINE))
@@ -85,7 +85,7 @@ def test_settings_that_are_uncommented_are_accepted(folder: Path) -> None:
     assert status != 0 and "nvidia_device_plugin_sharing" in output
 
 
-# As in docs/own-machines.md, "Where settings go": each wins over those before it.
+# The order of docs/own-machines.md, "Where settings go": each place overrides those before it.
 PLACES = (
     ("my.ini", "[all:vars]\nplace=all_of_the_inventory\n"),
     ("my.ini", "[workers:vars]\nplace=group_of_the_inventory\n"),
@@ -96,7 +96,7 @@ PLACES = (
 )
 
 
-def test_settings_win_in_the_order_that_the_guide_says(folder: Path) -> None:
+def test_settings_override_each_other_in_the_order_of_the_guide(folder: Path) -> None:
     run(folder, *MACHINES)
     program = str(Path(PROGRAM).with_name("ansible-inventory"))
     shown = []
@@ -113,7 +113,7 @@ def test_settings_win_in_the_order_that_the_guide_says(folder: Path) -> None:
     assert places == sorted(places)
 
 
-def test_a_second_run_names_the_files_and_changes_none(folder: Path) -> None:
+def test_second_run_names_existing_files_and_changes_none(folder: Path) -> None:
     run(folder, *MACHINES)
     before = {name: (folder / name).read_text() for name in WRITTEN}
     status, output = run(folder, "-e", "init_hosts=other:192.0.2.99")
@@ -123,7 +123,7 @@ def test_a_second_run_names_the_files_and_changes_none(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_one_existing_file_is_enough_to_write_nothing_and_to_ask_nothing(folder: Path, name: str) -> None:
+def test_any_existing_file_ends_the_run_before_the_first_question(folder: Path, name: str) -> None:
     (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).touch()
     process = terminal(INIT, folder, environment(folder), 100)
@@ -134,7 +134,7 @@ def test_one_existing_file_is_enough_to_write_nothing_and_to_ask_nothing(folder:
     assert found(folder) == [name]
 
 
-def test_all_that_is_wrong_is_one_error_and_nothing_is_written(folder: Path) -> None:
+def test_all_mistakes_are_reported_in_one_error_and_nothing_is_written(folder: Path) -> None:
     wrong = "init_hosts=cp_1:192.0.2.11,gpu1:192.0.2.321:4,gpu2:192.0.2.22:many,gpu3:2001:db8::1"
     status, output = run(folder, "-e", wrong, "-e", "init_user=ada@gpu1")
     assert status != 0 and output.count("fatal: ") == 1
@@ -144,14 +144,14 @@ def test_all_that_is_wrong_is_one_error_and_nothing_is_written(folder: Path) -> 
     assert list(folder.iterdir()) == []
 
 
-def test_without_a_terminal_and_machines_the_error_says_what_to_give(folder: Path) -> None:
+def test_without_a_terminal_the_error_names_the_missing_options(folder: Path) -> None:
     status, output = run(folder)
     assert status != 0 and output.count("fatal: ") == 1
     assert "-e init_hosts=cp1:192.0.2.11,gpu1:192.0.2.21:4" in output and "-e init_user=USER" in output
     assert list(folder.iterdir()) == []
 
 
-def test_check_mode_shows_the_contents_and_writes_nothing(folder: Path) -> None:
+def test_check_mode_shows_the_files_and_writes_nothing(folder: Path) -> None:
     status, output = run(folder, *MACHINES, "--check", "--diff", "-e", "init_directory=new/one")
     assert status == 0, output
     for line in ("+gpu1 ansible_host=192.0.2.21 cluster_expected_gpus=4", "+#cluster_pod_network: 10.", "+forks = 20"):
@@ -160,16 +160,16 @@ def test_check_mode_shows_the_contents_and_writes_nothing(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-def test_another_directory_is_created_and_the_next_command_goes_there(folder: Path) -> None:
+def test_another_directory_is_created_and_next_command_changes_into_it(folder: Path) -> None:
     status, output = run(folder, "-e", "init_hosts=box:192.0.2.31:1", "-e", "init_directory=new/one")
     assert status == 0, output
     assert found(folder) == [f"new/one/{name}" for name in WRITTEN]
     assert f"cd {folder}/new/one" in output
-    # Without init_user it is whoever runs Ansible, as with SSH.
+    # The default of init_user is the user who runs Ansible, as with SSH.
     assert "ansible_user=ada\n" in (folder / "new" / "one" / "my.ini").read_text()
 
 
-def test_a_directory_in_which_nothing_can_be_written_is_named(folder: Path) -> None:
+def test_unusable_directory_is_named(folder: Path) -> None:
     (folder / "file").touch()
     status, output = run(folder, *MACHINES, "-e", "init_directory=file")
     assert status != 0 and f"{folder}/file is not a directory" in output
@@ -178,13 +178,13 @@ def test_a_directory_in_which_nothing_can_be_written_is_named(folder: Path) -> N
 
 def answer(process: pexpect.spawn, question: str, text: str) -> None:
     process.expect(question)
-    # Ansible discards what was typed before it reads. The live view must not write where somebody types.
+    # Ansible discards input from before the prompt. The live view must not write to the line of the prompt.
     assert process.expect([r"\d:\d\d 1/1 ", pexpect.TIMEOUT], timeout=0.7) == 1
     process.send(f"{text}\r")
 
 
 @pytest.mark.parametrize("callback", ["ansible.builtin.default", "gpulab.kubernetes.progress"])
-def test_on_a_terminal_it_asks_and_asks_again_after_a_wrong_answer(folder: Path, callback: str) -> None:
+def test_terminal_user_is_asked_again_after_an_invalid_answer(folder: Path, callback: str) -> None:
     process = terminal(INIT, folder, environment(folder, ANSIBLE_STDOUT_CALLBACK=callback), 100)
     answer(process, r"Control plane, as NAME:ADDRESS.*2\):", "cp1:fe80::1")
     answer(process, r"IPv6.*Control plane, as NAME:ADDRESS.*2\):", "cp1:192.0.2.11")
@@ -201,7 +201,7 @@ def test_on_a_terminal_it_asks_and_asks_again_after_a_wrong_answer(folder: Path,
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "terminated", "hung up", "killed"])
-def test_a_run_that_ends_while_it_asks_has_written_nothing(folder: Path, how: str) -> None:
+def test_run_that_ends_during_the_questions_writes_nothing(folder: Path, how: str) -> None:
     process = terminal(INIT, folder, environment(folder), 100)
     answer(process, "Control plane", "cp1:192.0.2.11")
     process.expect("GPU host 1")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inventory can be, and that it is checked before a host is reached."""
+"""Checks of inventories, which come before the first connection to a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible.parsing.vault import VaultLib, VaultSecret
 from support.programs import run_ansible
 
 PLAYBOOK = "- name: Run it\n  ansible.builtin.import_playbook: gpulab.kubernetes.{name}\n"
-# A host that no one reaches.
+# A host that can't be reached.
 HOST = "box ansible_host=127.0.0.1 ansible_port=1"
 
 
@@ -29,7 +29,7 @@ HOST = "box ansible_host=127.0.0.1 ansible_port=1"
         ("boxes", "{name}_group=boxes {name}_timeout=soon", "{name}_timeout"),
     ],
 )
-def test_a_mistake_is_one_error_and_no_host_is_reached(
+def test_mistake_is_one_error_before_any_connection(
     tmp_path: Path, name: str, group: str, variables: str, words: str
 ) -> None:
     lines = [f"[{group}]", HOST, "[all:vars]", *variables.split()]
@@ -41,7 +41,7 @@ def test_a_mistake_is_one_error_and_no_host_is_reached(
     assert "UNREACHABLE" not in output
 
 
-def test_an_inventory_directory_holds_no_report_which_the_next_run_would_read(tmp_path: Path) -> None:
+def test_report_is_written_outside_an_inventory_directory(tmp_path: Path) -> None:
     (tmp_path / "prod").mkdir()
     (tmp_path / "prod" / "hosts.ini").write_text(f"[control_plane]\n{HOST}\n[workers]\n{HOST}\n")
     (tmp_path / "report.yml").write_text(PLAYBOOK.format(name="report"))
@@ -73,7 +73,7 @@ def test_groups_and_hosts_are_named_in_the_order_of_the_inventory(tmp_path: Path
         (["--skip-tags", "notest"], ""),
     ],
 )
-def test_a_part_of_the_tasks_is_refused_in_one_error(tmp_path: Path, options: list[str], words: str) -> None:
+def test_selection_of_tasks_by_tags_is_refused_in_one_error(tmp_path: Path, options: list[str], words: str) -> None:
     (tmp_path / "hosts.ini").write_text(f"[control_plane]\n{HOST}\n[workers]\n{HOST}\n")
     (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="preflight" if words else "inventory"))
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "run.yml", *options)
@@ -81,7 +81,7 @@ def test_a_part_of_the_tasks_is_refused_in_one_error(tmp_path: Path, options: li
     assert output.count("fatal: ") == bool(words) and "UNREACHABLE" not in output
 
 
-# Those that can be about minikube read the hosts only after the choice, which is what is tested.
+# Playbooks for either provider connect to hosts only after they have chosen the cluster.
 BOTH = (
     "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_host=127.0.0.2\n"
     "[minikube]\nbox ansible_host=127.0.0.3\n[all:vars]\nansible_port=1\n"
@@ -121,7 +121,7 @@ BOTH = (
         ),
     ],
 )
-def test_only_the_chosen_cluster_is_reached(
+def test_only_hosts_of_the_chosen_cluster_are_contacted(
     tmp_path: Path, name: str, options: list[str], words: str, reached: str
 ) -> None:
     (tmp_path / "hosts.ini").write_text(BOTH)
@@ -149,7 +149,9 @@ def test_only_the_chosen_cluster_is_reached(
         ("cluster_provider=minikube\n", [], ""),
     ],
 )
-def test_the_choice_is_not_that_of_the_first_host(tmp_path: Path, more: str, options: list[str], words: str) -> None:
+def test_provider_that_differs_between_hosts_is_an_error(
+    tmp_path: Path, more: str, options: list[str], words: str
+) -> None:
     (tmp_path / "hosts.ini").write_text(f"{BOTH}{more}".replace("masters", "control_plane"))
     (tmp_path / "site.yml").write_text(f"{PLAYBOOK.format(name='inventory')}  vars: {{inventory_any_provider: true}}\n")
     status, output = run_ansible(tmp_path, "-i", "hosts.ini", "site.yml", *options)
@@ -165,8 +167,8 @@ def test_the_choice_is_not_that_of_the_first_host(tmp_path: Path, more: str, opt
         ("inventory_any_provider: false", False),
     ],
 )
-def test_a_run_works_on_one_cluster(tmp_path: Path, second: str, fits: bool) -> None:
-    """After a play for minikube, plays for kubeadm would skip preflight and use minikube's machine as control plane."""
+def test_playbooks_of_one_run_must_use_the_same_cluster(tmp_path: Path, second: str, fits: bool) -> None:
+    """Otherwise plays for kubeadm would skip preflight and use minikube's machine as control plane."""
     (tmp_path / "hosts.ini").write_text(BOTH.replace("masters", "control_plane"))
     first = "inventory_any_provider: true, cluster_provider: minikube"
     (tmp_path / "site.yml").write_text(
@@ -192,8 +194,8 @@ cluster_dns_domain={{cluster_domain_of_ours}}
 """
 
 
-def test_references_to_what_nothing_defines_are_named_before_a_host_is_reached(tmp_path: Path) -> None:
-    """Not even the error needs the connection of a host. What facts, plays and roles define is not judged."""
+def test_undefined_references_are_named_before_any_connection(tmp_path: Path) -> None:
+    """References to facts and to variables of plays and roles are accepted."""
     (tmp_path / "hosts.ini").write_text(REFERENCES)
     folder = tmp_path / "group_vars"
     folder.mkdir()
@@ -245,7 +247,7 @@ ABOUT_OTHERS = {
 
 
 @pytest.mark.parametrize("password", ["", "wrong"])
-def test_references_to_other_hosts_and_encrypted_passwords_are_judged(tmp_path: Path, password: str) -> None:
+def test_undefined_references_to_other_hosts_and_locked_passwords_are_named(tmp_path: Path, password: str) -> None:
     (tmp_path / "hosts.ini").write_text(OTHERS)
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "spare.yml").write_text("a: 1\n")
@@ -280,7 +282,7 @@ SHARES = """
 
 
 def test_hosts_do_not_share_their_facts(tmp_path: Path) -> None:
-    """With run_once, ansible-core keeps one dict of facts for all hosts, if debug is the first that makes one."""
+    """With run_once, ansible-core would share one dict of facts between all hosts if a debug task created it."""
     (tmp_path / "hosts.ini").write_text(
         f"[control_plane]\n{HOST.replace('box', 'cp1')}\n[workers]\n{HOST.replace('.1 ', '.2 ')}\n"
     )
@@ -305,7 +307,7 @@ WHO = "[masters]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu[1:2]\n[store]\nnas\
         ("", ["-e", "cluster_control_plane_group=masters"], ""),
     ],
 )
-def test_who_is_in_the_cluster_is_shown_or_it_is_an_error(
+def test_members_of_the_cluster_are_shown_or_missing_groups_are_an_error(
     tmp_path: Path, more: str, options: list[str], words: str
 ) -> None:
     (tmp_path / "hosts.ini").write_text(WHO + more)
@@ -317,7 +319,7 @@ def test_who_is_in_the_cluster_is_shown_or_it_is_an_error(
 
 
 MEMBERS = "[control_plane]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_host=127.0.0.2\n[all:vars]\n"
-# Those that a review of this collection set without any answer, and part of the answer.
+# Plausible but wrong names of variables, and part of the message about each.
 UNSEEN = {
     "nvidia_driver_branch": "calls it nvidia_driver_version",
     "cluster_name": "which is cluster_dns_domain here",
@@ -335,8 +337,8 @@ NOTED = {
 
 
 @pytest.mark.parametrize("setting", ["error", "warn"])
-def test_variables_that_nothing_reads_are_named(tmp_path: Path, setting: str) -> None:
-    """From the inventory, group_vars, host_vars and -e; a name stands for its value, which is not shown."""
+def test_variables_that_no_role_reads_are_named(tmp_path: Path, setting: str) -> None:
+    """The variables may be set in the inventory, group_vars, host_vars or with -e. Their values are not shown."""
     names = [*UNSEEN, *NOTED]
     (tmp_path / "hosts.ini").write_text(f"{MEMBERS}gpulab_mine=s3cret\n{names[0]}=s3cret\n{names[-1]}=s3cret\n")
     for folder, name in (("group_vars", "all.yml"), ("host_vars", "gpu1.yml")):
@@ -376,7 +378,7 @@ def test_variables_that_nothing_reads_are_named(tmp_path: Path, setting: str) ->
         ),
     ],
 )
-def test_what_needs_no_host_is_found_by_the_inventory_playbook(
+def test_inventory_playbook_finds_problems_that_need_no_connection(
     tmp_path: Path, text: str, options: list[str], words: str
 ) -> None:
     members = (
@@ -401,9 +403,7 @@ def test_what_needs_no_host_is_found_by_the_inventory_playbook(
         ("absent.ini", None, "There is no file"),
     ],
 )
-def test_an_inventory_that_could_not_be_read_is_the_last_word(
-    tmp_path: Path, name: str, text: str | None, words: str
-) -> None:
+def test_unreadable_inventory_is_reported_as_the_cause(tmp_path: Path, name: str, text: str | None, words: str) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
     (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
@@ -411,8 +411,8 @@ def test_an_inventory_that_could_not_be_read_is_the_last_word(
     assert status != 0 and words in " ".join(output.split()) and "Give an inventory" not in output, output
 
 
-def test_files_of_variables_that_ansible_does_not_read_are_named(tmp_path: Path) -> None:
-    """Those next to a playbook count for its own plays, and not for those of playbooks that it imports."""
+def test_variable_files_that_ansible_does_not_read_are_named(tmp_path: Path) -> None:
+    """Files next to a playbook only apply to its own plays, not to the playbooks that it imports."""
     (tmp_path / "inventory").mkdir()
     (tmp_path / "inventory" / "hosts.ini").write_text(MEMBERS)
     playbook = PLAYBOOK.format(name="inventory")
@@ -446,8 +446,8 @@ def test_files_of_variables_that_ansible_does_not_read_are_named(tmp_path: Path)
         ),
     ],
 )
-def test_preflight_fails_where_the_report_can_not_be_written(tmp_path: Path, option: str, words: str) -> None:
-    """Root is made to obey permissions by running without the capabilities that ignore them."""
+def test_preflight_fails_if_the_report_cannot_be_written(tmp_path: Path, option: str, words: str) -> None:
+    """To restrict root, Ansible runs without the capabilities that override file permissions."""
     (tmp_path / "closed").mkdir()
     (tmp_path / "closed" / "hosts.ini").write_text(MEMBERS)
     (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="preflight"))
@@ -463,7 +463,7 @@ def test_preflight_fails_where_the_report_can_not_be_written(tmp_path: Path, opt
     assert "UNREACHABLE" not in output, output
 
 
-def test_names_that_earlier_plays_set_are_not_judged(tmp_path: Path) -> None:
+def test_variables_set_by_earlier_plays_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_text(MEMBERS)
     (tmp_path / "run.yml").write_text(
         """\
@@ -489,7 +489,7 @@ def test_names_that_earlier_plays_set_are_not_judged(tmp_path: Path) -> None:
     assert status and "There is no variable gpu_inventory" in output and "variable nvidia_smi" not in output, output
 
 
-def test_a_long_list_of_hosts_is_no_path(tmp_path: Path) -> None:
+def test_long_list_of_hosts_is_not_taken_for_a_path(tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_text(MEMBERS)
     (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
     names = ",".join(f"gpu-host-{number}.example.org" for number in range(30))
@@ -497,7 +497,7 @@ def test_a_long_list_of_hosts_is_no_path(tmp_path: Path) -> None:
     assert status and "gpu-host-0.example.org" in output and "too long" not in output, output
 
 
-def test_the_list_of_problems_is_where_reports_are_and_never_of_an_earlier_run(tmp_path: Path) -> None:
+def test_problem_list_is_next_to_reports_and_never_outdated(tmp_path: Path) -> None:
     (tmp_path / "hosts.ini").write_text(MEMBERS)
     (tmp_path / "run.yml").write_text(PLAYBOOK.format(name="inventory"))
     kept = tmp_path / "lab-gpulab-problems.txt"

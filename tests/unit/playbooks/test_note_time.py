@@ -24,7 +24,7 @@ PLAY = """
 """
 
 
-def test_a_phase_begins_when_it_is_noted_first(tmp_path: Path) -> None:
+def test_phase_keeps_the_time_of_its_first_note(tmp_path: Path) -> None:
     file = REPOSITORY / "playbooks/tasks/note_time.yml"
     names = ["Prepare the hosts", "Verify the GPUs", "Prepare the hosts"]
     plays = [PLAY.format(name=name, file=file, number=number) for number, name in enumerate(names)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the playbook against this machine under several names; it only reads."""
+"""Runs of the playbook preflight, which only reads, against this machine under several names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ Run = Callable[..., tuple[int, str, list[str]]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Exit status, output, and the hosts on which the play after preflight ran."""
+    """Return a function that returns the exit status, the output, and the hosts that ran the play after preflight."""
     trace = tmp_path / "trace"
     trace.mkdir()
 
@@ -104,7 +104,7 @@ def run(tmp_path: Path) -> Run:
     ],
     ids=["by a play", "made of facts"],
 )
-def test_what_the_inventory_alone_does_not_tell_is_checked_too(run: Run, inventory: str, given: str) -> None:
+def test_values_from_play_vars_and_facts_are_checked(run: Run, inventory: str, given: str) -> None:
     imported = "gpulab.kubernetes.preflight\n"
     variables = f"  vars: {{{{cluster_disruption_policy: {given}}}}}\n" if given else ""
     playbook = PLAYBOOK.replace(imported, imported + variables)
@@ -114,7 +114,7 @@ def test_what_the_inventory_alone_does_not_tell_is_checked_too(run: Run, invento
     assert expected in " ".join(output.split())
 
 
-def test_variables_of_single_roles_that_refer_to_facts_are_checked_before_anything_changes(run: Run) -> None:
+def test_role_variables_that_refer_to_facts_are_checked_before_any_change(run: Run) -> None:
     settings = " nvidia_driver_profiling=\"{{ ansible_facts['os_family'] | lower }}\""
     status, output, traces = run(f"[control_plane]\ncp1 {HERE}{settings}\n[workers]\ncp1\n")
     assert status != 0 and traces == []
@@ -132,12 +132,12 @@ def test_inventory_without_the_groups_is_an_error(run: Run) -> None:
         assert "control_plane or workers" in output
 
 
-def test_nothing_to_prove_is_an_error(run: Run) -> None:
+def test_verify_without_hosts_is_an_error(run: Run) -> None:
     status, output, _traces = run(f"[worker]\ngpu1 {HERE}\n", playbook=VERIFY)
     assert status != 0 and "The inventory has the groups worker." in output, output
 
 
-def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: Run) -> None:
+def test_invalid_variables_of_all_roles_are_named_before_any_connection(run: Run) -> None:
     own = "nvidia_driver_source=mine cluster_pod_netwrok=10.0.0.0/8 kubeadm_repository_url={{ansible_facts.nowhere}}"
     status, output, traces = run(
         f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {GONE} {own}\ngpu2 {GONE} cluster_expected_gpus=two\n",
@@ -156,12 +156,12 @@ def test_wrong_variables_of_all_roles_are_named_before_any_host_is_reached(run: 
         "12.9 is not a string: a number loses trailing zeros",
     ):
         assert words in output
-    # What refers to a fact can't be judged yet.
+    # Values that refer to facts can't be checked yet.
     assert "where: kubeadm_repository_url" not in output
     assert "UNREACHABLE" not in output and "Traceback" not in output and "DEPRECATION" not in output
 
 
-def test_hosts_that_limit_leaves_out_are_compared_before_any_host_is_reached(run: Run) -> None:
+def test_hosts_outside_limit_are_compared_before_any_connection(run: Run) -> None:
     taint = 'cluster_node_taints=\'[{"key": "a"}]\''
     inventory = (
         f"[control_plane]\ncp1 {GONE} {taint}\n[workers]\ngpu1 {GONE} {taint} cluster_gpu_manager=gpu_operator\n"
@@ -172,20 +172,20 @@ def test_hosts_that_limit_leaves_out_are_compared_before_any_host_is_reached(run
     assert "differs between hosts of the cluster: device_plugin for cp1; gpu_operator for gpu1" in output
 
 
-def test_settings_of_the_hosts(run: Run) -> None:
+def test_preflight_reads_the_settings_of_each_host(run: Run) -> None:
     hosts = (
-        # vxlan is looked for where flannel uses it.
+        # vxlan is only required if flannel uses it.
         f"usual {HERE} needs_vxlan=true",
         f"vxlan {HERE} needs_vxlan=true flannel_backend=vxlan",
         f"other {HERE} needs_vxlan=false flannel_backend=host-gw",
-        # Ansible reads what an INI file says of false as a text, and a text is true.
+        # Ansible reads false in an INI file as a string, which is true in a condition.
         f"false {HERE} needs_vxlan=true nvidia_driver_replace_foreign=false",
     )
     status, output, _traces = run("\n".join(("[workers]", *hosts, "")), playbook=SETTINGS)
     assert status == 0, output
 
 
-def test_what_the_inventory_tells_is_wrong_before_any_host_is_reached(run: Run) -> None:
+def test_wrong_inventory_is_an_error_before_any_connection(run: Run) -> None:
     inventory = f"lost {GONE}\n[control_plane]\ncp1 {GONE}\ncp2 {GONE}\n[workers]\ngpu1 {GONE}\n"
     status, output, traces = run(
         inventory, "-e", "cluster_kubernetes_version=1.99.0", "-e", "cluster_pod_network=10.244.0.0/33"
@@ -201,12 +201,12 @@ def test_what_the_inventory_tells_is_wrong_before_any_host_is_reached(run: Run) 
     assert "Traceback" not in output and "is undefined" not in output
 
 
-def test_every_problem_at_once_and_nothing_afterwards(run: Run) -> None:
+def test_all_problems_are_reported_together_and_later_plays_do_not_run(run: Run) -> None:
     inventory = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu2 {GONE}\ngpu1 {HERE} cluster_expected_gpus=77\n"
     status, output, traces = run(inventory, "--forks", "1", "-e", "kubeadm_repository_url=file:///none")
     assert status != 0 and traces == [], output
     for words in (
-        # The host that can't be reached counts, too.
+        # The unreachable host is counted, too.
         "3 hosts, 1 at a time. Every task takes 3 rounds. Add --forks 3 to the command",
         "Hosts cp1, gpu1 have the same node name",
         "The host can't be reached: ",
@@ -216,21 +216,21 @@ def test_every_problem_at_once_and_nothing_afterwards(run: Run) -> None:
     assert "Traceback" not in output and "is undefined" not in output
 
 
-def test_control_plane_that_limit_leaves_out_is_compared(run: Run) -> None:
+def test_control_plane_outside_limit_is_compared(run: Run) -> None:
     status, output, traces = run(f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\n", "--limit", "gpu1")
     assert status != 0 and traces == [], output
     assert "Hosts gpu1, cp1 have the same node name" in output
     assert "/etc/containerd" not in output, "our own files fit together"
 
 
-def test_control_plane_that_limit_leaves_out_and_that_cannot_be_reached_is_named(run: Run) -> None:
+def test_unreachable_control_plane_outside_limit_is_named(run: Run) -> None:
     status, output, traces = run(f"[control_plane]\ncp1 {GONE}\n[workers]\ngpu1 {HERE}\n", "--limit", "gpu1")
     assert status != 0 and traces == []
     assert "ansible_failed_result" not in output
     assert re.search(r"cp1\n +\d\. The host can't be reached", output), output
 
 
-def test_containerd_settings_that_do_not_fit_are_found_before_they_are_written(run: Run) -> None:
+def test_conflicting_containerd_settings_are_found_before_they_are_written(run: Run) -> None:
     settings = {"containerd_cri_settings": {"enable_cdi": False, "containerd": {"default_runtime_name": "gone"}}}
     _status, output, _traces = run(f"[control_plane]\ncp1 {HERE}\n[workers]\ncp1\n", "-e", json.dumps(settings))
     for words in ("default runtime gone is not among the runtimes runc", "CDI is disabled"):
@@ -238,14 +238,14 @@ def test_containerd_settings_that_do_not_fit_are_found_before_they_are_written(r
     assert "/etc/containerd/config.toml" in output
 
 
-def test_groups_have_the_names_that_one_gives_them(run: Run) -> None:
+def test_renamed_groups_are_used(run: Run) -> None:
     names = ("-e", "cluster_control_plane_group=masters", "-e", "cluster_workers_group=nodes")
     status, output, _traces = run(f"[masters]\none {HERE}\ntwo {HERE}\n", *names)
     assert status != 0
     assert "masters must contain exactly one host, but it has 2 (one, two)" in output
 
 
-def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(run: Run, tmp_path: Path) -> None:
+def test_repositories_are_checked_for_all_packages_and_keys_of_the_roles(run: Run, tmp_path: Path) -> None:
     settings = ("-e", "nvidia_driver_version=595.91.07", "-e", '{"kubeadm_repository_key_fingerprints": []}')
     status, output, _traces = run(f"[workers]\ngpu1 {HERE}\n", *settings, playbook=QUESTIONS)
     assert status == 0, output
@@ -257,7 +257,7 @@ def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(ru
         "libnvidia-container-tools",
         "libnvidia-container1",
     }
-    # Which packages make the driver is asked once its version is chosen.
+    # The driver's packages are looked up later, when its version has been chosen.
     assert found["NVIDIA driver"]["packages"] == {}
     keys = {name: found["NVIDIA driver"]["key"][name] for name in ("debian13", "ubuntu2404", "ubuntu2604")}
     assert keys == {"debian13": "8793F200.pub", "ubuntu2404": "3bf863cc.pub", "ubuntu2604": "60DF8A40.pub"}
@@ -269,14 +269,14 @@ def test_repositories_are_asked_for_all_that_roles_install_and_for_their_keys(ru
     ]
 
 
-def test_a_role_that_is_applied_alone_names_the_cause_and_the_remedy(run: Run) -> None:
+def test_role_applied_alone_names_cause_and_remedy_of_an_unreachable_host(run: Run) -> None:
     status, output, _traces = run(f"[workers]\nbox {GONE}\n", playbook=ALONE)
     words = " ".join(output.split())
     assert status != 0 and "Error while reading the host box: The host can't be reached: " in words, output
     assert "Check ansible_port, and on the host: systemctl status ssh" in words
 
 
-# The prompt of sudo-rs 0.2: what -p gives in a frame of its own, then that of PAM.
+# The prompt of sudo-rs 0.2 wraps the text of -p, and adds PAM's prompt.
 SUDO_RS = """#!/bin/sh
 while [ $# -gt 0 ]; do case $1 in -p) prompt=$2; shift 2;; -u) shift 2;; -*) shift;; *) break;; esac; done
 printf '[sudo: %s] Password: ' "$prompt" >&2
@@ -285,9 +285,7 @@ exec "$@"
 """
 
 
-def test_the_prompt_of_sudo_rs_is_the_cause_that_is_named(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompt_of_sudo_rs_is_named_as_the_cause(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANSIBLE_BECOME_ALLOW_SAME_USER", "1")
     program = tmp_path / "sudo-rs"
     program.write_text(SUDO_RS)
@@ -302,7 +300,7 @@ def test_the_prompt_of_sudo_rs_is_the_cause_that_is_named(
 
 @contextlib.contextmanager
 def silent(address: str, port: int = 0) -> Iterator[str]:
-    """Yield an address that answers no connection, as behind a packet filter that drops: its queue is full."""
+    """Yield an address that ignores connections, because its queue is full, like behind a filter that drops packets."""
     with socket.socket() as server, contextlib.ExitStack() as clients:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -327,14 +325,14 @@ def own_address() -> str:
 
 
 @pytest.mark.parametrize(("name", "forms"), CHECKS.items())
-def test_what_forms_the_cluster_or_shows_how_needs_the_control_plane(name: str, forms: bool) -> None:
+def test_only_playbooks_that_form_the_cluster_need_the_control_plane(name: str, forms: bool) -> None:
     first, *_rest = yaml.safe_load((ROOT / "playbooks" / name).read_text())
     assert first.get("vars", {}).get("preflight_forms_cluster", False) is forms
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["before", "after"])
-def test_workers_try_the_api_server_before_anything_changes(run: Run, known: bool) -> None:
-    """Its address is known before the control plane is read, or only after that."""
+def test_workers_try_the_api_server_before_any_change(run: Run, known: bool) -> None:
+    """The address of the API server is known before the control plane is read, or only afterwards."""
     address = own_address()
     own = (
         ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The report where the control plane does not answer; the worker is this machine, which is only read."""
+"""Reports without an answer from the control plane; the worker is this machine, which is only read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(
     return said
 
 
-def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> None:
+def test_unreachable_hosts_are_part_of_the_report(tmp_path: Path) -> None:
     written = tmp_path / "gpulab-report.json"
     written.write_text(json.dumps(EARLIER))
     metrics = tmp_path / "gpulab.prom"
@@ -70,13 +70,13 @@ def test_hosts_that_do_not_answer_are_lines_of_the_report(tmp_path: Path) -> Non
     assert (evidence.stat().st_mtime_ns, evidence.read_text()) == before
 
 
-def test_errors_fail_the_run_when_the_report_is_written(tmp_path: Path) -> None:
+def test_errors_fail_the_run_after_the_report_is_written(tmp_path: Path) -> None:
     (tmp_path / "gpulab-report.json").write_text(json.dumps(EARLIER))
     said = " ".join(run(tmp_path, "-e", "acceptance_report_fail_on=error", fails=True).split())
     found = json.loads((tmp_path / "gpulab-report.json").read_text())["actions"]
     errors = [each for each in found if each["severity"] == "error"]
     assert f"{len(errors)} problems (acceptance_report_fail_on is error): cp1: Failed to connect" in said
-    # As AWX takes them for artifacts.
+    # Custom stats, which AWX shows as artifacts.
     assert f"gpulab_report: errors: {len(errors)} gpus: 1 in_use: 0 proven: 1 warnings: " in said
 
 
@@ -93,7 +93,7 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{broken", "[]", '{"hosts": 1}'])
-def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path, text: str) -> None:
+def test_unreadable_earlier_report_is_replaced(tmp_path: Path, text: str) -> None:
     written = tmp_path / "gpulab-report.json"
     written.write_text(text)
     said = run(tmp_path)
@@ -101,8 +101,8 @@ def test_an_earlier_report_that_cannot_be_read_is_replaced(tmp_path: Path, text:
     assert len(json.loads(written.read_text())["hosts"]) == 2
 
 
-def test_hosts_that_answer_are_reported_without_a_cluster(tmp_path: Path) -> None:
-    """A failed task that ran once for all hosts must not fail the play for them."""
+def test_reachable_hosts_are_reported_without_a_cluster(tmp_path: Path) -> None:
+    """If a task with run_once fails, the play continues for all hosts."""
     (tmp_path / "all.ini").write_text(
         INVENTORY.replace("cp1 ansible_connection=ssh", "cp1 ansible_become=false ansible_connection=local")
     )
@@ -133,15 +133,15 @@ PARTS = """
 """
 
 
-def test_a_silent_host_is_asked_for_by_its_name(tmp_path: Path) -> None:
-    """It stays in the play of report.yml, which ignores that it can't be reached."""
+def test_unreachable_host_is_looked_up_by_its_name(tmp_path: Path) -> None:
+    """The host stays in the play, because report.yml ignores unreachable hosts."""
     (tmp_path / "play.yml").write_text(PARTS.format(vars=REPOSITORY / "roles" / "acceptance" / "vars" / "main.yml"))
     run(tmp_path, playbook=tmp_path / "play.yml")
     asked = json.loads((tmp_path / "nodes.json").read_text())
     assert [(node["name"], node["state"]) for node in asked] == [("node-1", "read"), ("cp1", "silent")]
 
 
-def test_a_page_is_made_of_an_existing_report_only(tmp_path: Path) -> None:
+def test_page_is_only_made_from_an_existing_report(tmp_path: Path) -> None:
     said = " ".join(run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/none.json", fails=True).split())
     assert f"Error while reading the report {tmp_path}/none.json: there is no such file." in said
     (tmp_path / "some.json").write_text(json.dumps(EARLIER))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The summary of the report in the cluster, against an API server that keeps what it is given."""
+"""Summary of the report in the cluster, with an API server that stores objects."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_written_once_and_again_when_it_differs(folder: Path, cluster: FakeCluster) -> None:
+def test_configmap_is_written_again_only_if_the_report_differs(folder: Path, cluster: FakeCluster) -> None:
     with cluster.serve(folder) as kubeconfig:
         wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
         assert "changed=1" in run(folder, *wanted, "--check")
@@ -78,13 +78,13 @@ def test_it_is_written_once_and_again_when_it_differs(folder: Path, cluster: Fak
     assert len(json.loads((folder / "gpulab-report.json").read_text())["history"]) == 3
 
 
-def test_nothing_is_kept_in_the_cluster_unasked(folder: Path, cluster: FakeCluster) -> None:
+def test_nothing_is_stored_in_the_cluster_by_default(folder: Path, cluster: FakeCluster) -> None:
     with cluster.serve(folder) as kubeconfig:
         assert "changed=0" in run(folder, "-e", f"cluster_api_kubeconfig={kubeconfig}")
     assert cluster.objects == {}
 
 
-def test_a_job_of_awx_keeps_it_unless_the_inventory_says_otherwise(folder: Path, cluster: FakeCluster) -> None:
+def test_awx_job_writes_the_configmap_unless_the_inventory_disables_it(folder: Path, cluster: FakeCluster) -> None:
     with cluster.serve(folder) as kubeconfig:
         job = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "awx_job_template_name=verify")
         assert "changed=1" in run(folder, *job)
@@ -95,7 +95,7 @@ def test_a_job_of_awx_keeps_it_unless_the_inventory_says_otherwise(folder: Path,
     assert cluster.objects == {}
 
 
-def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster: FakeCluster) -> None:
+def test_second_report_of_a_run_replaces_the_first(folder: Path, cluster: FakeCluster) -> None:
     again = "    - name: Write\n" + PLAY.partition("    - name: Write\n")[2].replace("found.json", "later.json")
     (folder / "play.yml").write_text(PLAY + again)
     (folder / "later.json").write_text(json.dumps(report_samples.well()))
@@ -110,7 +110,7 @@ def test_a_run_that_writes_twice_writes_what_it_found_last(folder: Path, cluster
     assert len(written["history"]) == 2
 
 
-def test_a_report_is_not_written_into_an_inventory(folder: Path) -> None:
+def test_report_is_not_written_into_an_inventory_directory(folder: Path) -> None:
     (folder / "site").mkdir()
     (folder / "research.ini").rename(folder / "site" / "hosts.ini")
     status, said = run_ansible(folder, "play.yml", "-i", "site", "-e", "cluster_api_kubeconfig=''")

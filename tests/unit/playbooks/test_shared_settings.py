@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Roles that do not depend on the role ``cluster`` are used only where it is loaded."""
+"""Plays that use a role without a dependency on the role ``cluster`` load ``cluster`` themselves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def depends(role: str) -> bool:
 
 
 def imports(path: Path, seen: frozenset[Path] = frozenset()) -> set[str]:
-    """Return the roles of this collection that the tasks in the file bring into the play when it is loaded."""
+    """Return the roles of this collection that the file imports into its play, directly or through other files."""
     found: set[str] = set()
     entries: list[Any] = list(load(path) or [])
     while entries:
@@ -54,7 +54,7 @@ def plays() -> list[Any]:
 
 
 @pytest.mark.parametrize(("play", "path"), plays())
-def test_every_play_that_loads_a_role_loads_the_shared_settings(tmp_path: Path, play: Any, path: Path) -> None:
+def test_plays_that_load_a_role_load_the_shared_settings(tmp_path: Path, play: Any, path: Path) -> None:
     copy = tmp_path / "playbooks" / path.name
     copy.parent.mkdir()
     (copy.parent / "tasks").symlink_to(ROOT / "playbooks/tasks")
@@ -64,7 +64,7 @@ def test_every_play_that_loads_a_role_loads_the_shared_settings(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("role", [path.parent.name for path in sorted((ROOT / "roles").glob("*/meta"))])
-def test_every_role_that_is_applied_alone_has_the_shared_settings(role: str) -> None:
+def test_roles_that_can_be_applied_alone_load_the_shared_settings(role: str) -> None:
     first = [(ROOT / "roles" / role / "tasks" / f"{name}.yml") for name in ("main", "settings", "plan")]
     starts = [
         {k: v for k, v in load(path)[0].items() if k != "name"} for path in first if path.is_file() and load(path)

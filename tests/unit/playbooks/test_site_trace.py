@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What site.yml does on which host, in which order, compared with a file for each situation.
+"""Actions of site.yml on each host, in order, compared with a stored trace for each situation.
 
-``UPDATE_TRACES=1`` writes the files again. Each line of their difference is a change of behavior.
+``UPDATE_TRACES=1`` rewrites the traces. Each line of the diff is a change of behavior.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CONTAINERD = (
 
 
 class Story(Site):  # type: ignore[misc]
-    """A control plane and workers with GPUs."""
+    """Cluster of a control plane and workers with GPUs."""
 
     def __init__(self, place: Path, *, bare: Sequence[str] = (), finished: Sequence[str] = ()) -> None:
         workers = [name for name in NUMBERS if name in {*bare, *finished} and name != "cp1"]
@@ -141,7 +141,7 @@ def containerd_pending(place: Path, *workers: str) -> Story:
         story.answer(
             "managed_service", {"changed": True, "actions": ["restart"], "restart": True}, '"containerd"', name
         )
-        # The plan looks before the configuration has changed.
+        # The plan reads the service before the configuration changes.
         story.answer("managed_service", {"actions": [], "restart": False}, '"when_missing": "changed"', name)
         pod = {"namespace": "team", "name": f"train-{name}", "empty_dirs": []}
         story.answer("gpu_pods_info", {"pods": [pod]}, host=name)
@@ -214,7 +214,7 @@ SITUATIONS = [
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
-def test_site_does_what_its_trace_says(tmp_path: Path, situation: Callable[[Path], Story]) -> None:
+def test_site_matches_its_stored_trace(tmp_path: Path, situation: Callable[[Path], Story]) -> None:
     story = situation(tmp_path)
     status, output = story.play(PLAYBOOK, story.settings)
     found = f"# {situation.__doc__}\n\n{trace(story.events())}\nExit status {status}\n"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What acceptance asks of a host and takes from the answer, with a module that returns given answers."""
+"""How the role acceptance reads a host, with stubbed modules that return given answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def play(site: Site, driver: dict[str, Any], **more: Any) -> dict[str, Any]:
         ({}, NOTHING),
     ],
 )
-def test_what_the_driver_says_is_of_the_host_and_in_the_report(
+def test_driver_state_is_stored_for_the_host_and_in_the_report(
     tmp_path: Path, driver: dict[str, Any], host: dict[str, Any]
 ) -> None:
     site = Site(tmp_path)
@@ -87,7 +87,7 @@ def test_what_the_driver_says_is_of_the_host_and_in_the_report(
     assert site.asked("nvidia_smi_info") == site.asked("nvidia_mig") == []
 
 
-def test_a_driver_in_a_pod_is_read_by_the_same_module(tmp_path: Path) -> None:
+def test_driver_in_a_pod_is_read_by_the_same_module(tmp_path: Path) -> None:
     site = Site(tmp_path)
     more = {"cluster_expected_gpus": 2, "cluster_ignored_gpus": ["10de:128b"], "acceptance_xids_since": "2026"}
     play(site, FINE, nvidia_driver_source="daemonset", **more)
@@ -111,7 +111,7 @@ BARE = """
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 3])
-def test_check_mode_without_a_cluster_predicts_only_what_was_found(tmp_path: Path, gpus: int) -> None:
+def test_check_mode_without_a_cluster_only_predicts_gpus_that_were_found(tmp_path: Path, gpus: int) -> None:
     site = Site(tmp_path)
     site.answer("gpu_host_info", {**FOUND, "pci": FOUND["pci"] * gpus, "nvidia_smi": {}})
     status, output = site.play(BARE, {"cluster_api_kubeconfig": "", "ansible_facts": {"nodename": "gpu1"}})
@@ -122,7 +122,7 @@ def test_check_mode_without_a_cluster_predicts_only_what_was_found(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("driver", "compared"), [(FINE, True), (LOST, True), ({}, False)])
-def test_mig_devices_are_compared_where_the_driver_was_asked(
+def test_mig_devices_are_compared_if_the_driver_was_read(
     tmp_path: Path, driver: dict[str, Any], compared: bool
 ) -> None:
     site = Site(tmp_path)

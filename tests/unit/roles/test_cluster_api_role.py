@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the role here: a host's kubeconfig runs nothing on the controller; errors show causes, but no secrets."""
+"""Runs of the role on this machine: a host's kubeconfig runs nothing on the controller, and errors show no secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.hosts import ROOT
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
-# Nothing listens on port 1 of the loopback address.
+# No server listens on port 1 of the loopback address.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
 PEM = base64.b64encode(b"-----BEGIN CERTIFICATE-----").decode()
@@ -57,7 +57,7 @@ def conf(server: str = "10.0.0.11:6443", user: str = USER) -> str:
 
 
 def read(text: str, **settings: Any) -> str:
-    """Return the variables after the role has read this kubeconfig."""
+    """Return the variables as if the role had read this kubeconfig."""
     file = {"content": base64.b64encode(text.encode()).decode()}
     return json.dumps({"__cluster_api_file": file, "cluster_api_endpoint": "10.0.0.11:6443", **settings})
 
@@ -89,7 +89,7 @@ def run(folder: Path, inventory: str, *, part: str = "open.yml", settings: str =
         ),
     ],
 )
-def test_a_kubeconfig_that_can_not_be_read_is_reported(tmp_path: Path, group: str, words: str) -> None:
+def test_unreadable_kubeconfig_is_reported(tmp_path: Path, group: str, words: str) -> None:
     settings = {"cluster_control_plane_group": group, "minikube_home": "/nowhere"}
     status, output = run(tmp_path, f"[{group}]\ncp1 {HERE}\n", settings=json.dumps(settings))
     assert status != 0
@@ -132,7 +132,7 @@ def test_the_reason_why_the_control_plane_is_unreachable_is_reported(tmp_path: P
         ("{{token: t}}", "192.0.2.66:6443", "its server is 192.0.2.66, which is not an address of the control plane"),
     ],
 )
-def test_a_hostile_kubeconfig_runs_nothing_and_redirects_nothing(
+def test_hostile_kubeconfig_runs_no_program_and_redirects_no_request(
     tmp_path: Path, user: str, server: str, words: str
 ) -> None:
     trace = tmp_path / "trace"
@@ -148,19 +148,19 @@ def test_a_hostile_kubeconfig_runs_nothing_and_redirects_nothing(
 
 
 @pytest.mark.parametrize(("server", "fits"), [("cp1:6443", True), ("10.0.0.11:6443", True), ("192.0.2.66:6443", False)])
-def test_a_machine_without_a_default_route(tmp_path: Path, server: str, fits: bool) -> None:
-    """It has no default_ipv4, from which the address of the node is taken."""
+def test_kubeconfig_is_checked_on_a_machine_without_a_default_route(tmp_path: Path, server: str, fits: bool) -> None:
+    """Such a machine has no default_ipv4, from which the node's address is taken by default."""
     private = tmp_path / "private.conf"
     settings = read(conf(server), cluster_api_endpoint="", _cluster_api_private_file=str(private))
     inventory = f"[control_plane]\ncp1 {HERE} ansible_host=10.0.0.11\n"
     status, output = run(tmp_path, inventory, part="file.yml", settings=settings)
     assert (status == 0) is fits is ("Write the kubeconfig to the private file" in output), output
-    # If there was one, its keeper has removed it, or soon will.
+    # If the file was written, its keeper has removed it or is about to.
     assert fits or not (private.exists() or Path(f"{private}.patience").exists())
     assert fits or "its server is 192.0.2.66" in " ".join(output.split())
 
 
-def test_a_tunnel_is_not_promised_to_another_machine(tmp_path: Path) -> None:
+def test_tunnel_to_a_delegate_host_is_refused(tmp_path: Path) -> None:
     settings = read(
         conf().replace("name: c,", "name: minikube,"),
         cluster_control_plane_group="minikube",
@@ -174,12 +174,12 @@ def test_a_tunnel_is_not_promised_to_another_machine(tmp_path: Path) -> None:
     assert words in " ".join(output.split())
 
 
-def test_a_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
-    """Variables win over keywords, so ``become: false`` alone does not keep the controller's sudo out."""
+def test_become_in_the_inventory_calls_no_sudo_on_the_controller(tmp_path: Path) -> None:
+    """Variables override keywords, so ``become: false`` alone doesn't prevent sudo on the controller."""
     sudo, kept = tmp_path / "sudo", tmp_path / "admin.conf"
     sudo.write_text(f"#!/bin/sh\necho called >> {tmp_path}/sudo-calls\nexit 1\n")
     sudo.chmod(0o755)
-    # Ansible doesn't call sudo if it already runs as that user, which is root here.
+    # The user is not root, because Ansible doesn't call sudo for the user that it runs as.
     become = f"ansible_become=true\nansible_become_exe={sudo}\nansible_become_user=daemon"
     (tmp_path / "hosts.ini").write_text(
         f"[control_plane]\ncp1 {AWAY}\n[workers]\ngpu1 {AWAY}\n[all:vars]\n{become}\n".replace(
@@ -216,7 +216,7 @@ LOOK_AND_KILL = """
 
 
 @pytest.mark.parametrize("kill", [True, False])
-def test_the_kubeconfig_goes_when_ansible_is_killed_or_does_not_close_it(tmp_path: Path, kill: bool) -> None:
+def test_kubeconfig_is_removed_if_ansible_is_killed_or_does_not_close_it(tmp_path: Path, kill: bool) -> None:
     private, seen = tmp_path / "private.conf", tmp_path / "private.conf.seen"
     (tmp_path / "site.yml").write_text(HEAD + PART.format(part="file") + LOOK_AND_KILL)
     (tmp_path / "hosts.ini").write_text(INVENTORY)
@@ -231,7 +231,7 @@ def test_the_kubeconfig_goes_when_ansible_is_killed_or_does_not_close_it(tmp_pat
 
 
 class Keeper:
-    """Runs the role's entry point keep with a folder."""
+    """Runs of the role's entry point keep in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -253,7 +253,7 @@ class Keeper:
 @pytest.mark.parametrize(
     ("settings", "name"), [({}, "hosts-admin.conf"), ({"cluster_kubeconfig": "mine.conf"}, "mine.conf")]
 )
-def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: dict[str, str], name: str) -> None:
+def test_kept_kubeconfig_is_only_readable_by_its_owner(tmp_path: Path, settings: dict[str, str], name: str) -> None:
     keeper, path = Keeper(tmp_path), tmp_path / name
     assert keeper.changes("", "--check", **settings), "before there is a cluster"
     assert keeper.kept() == set()
@@ -266,7 +266,7 @@ def test_the_kubeconfig_is_kept_for_its_owner_alone(tmp_path: Path, settings: di
 
 
 @pytest.mark.parametrize("settings", [{"cluster_kubeconfig": ""}, {"awx_job_template_name": "site"}])
-def test_no_kubeconfig_is_kept_without_a_path(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_kubeconfig_is_only_kept_if_it_has_a_path(tmp_path: Path, settings: dict[str, str]) -> None:
     keeper = Keeper(tmp_path)
     for text, arguments in (("", ["--check"]), (conf(), []), (conf(), ["--check"])):
         assert not keeper.changes(text, *arguments, **settings)
@@ -324,7 +324,7 @@ class Tunnel:
 
 
 @pytest.mark.parametrize("check", [(), ("--check",)])
-def test_api_through_ssh(tmp_path: Path, check: tuple[str, ...]) -> None:
+def test_api_is_reached_through_an_ssh_tunnel_that_ends_with_the_run(tmp_path: Path, check: tuple[str, ...]) -> None:
     tunnel = Tunnel(tmp_path)
     status, output = tunnel.run("192.0.2.11", *check)
     assert status == 0, output
@@ -344,7 +344,7 @@ def test_api_through_ssh(tmp_path: Path, check: tuple[str, ...]) -> None:
     assert [path.name for path in tmp_path.glob("private.conf*")] == ["private.conf.seen"]
 
 
-def test_api_through_ssh_that_is_refused(tmp_path: Path) -> None:
+def test_refused_ssh_tunnel_is_reported_without_secrets(tmp_path: Path) -> None:
     status, output = Tunnel(tmp_path).run("refused")
     assert status != 0
     said = " ".join(output.split())
@@ -371,12 +371,12 @@ CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
             f"cp1 {HERE} cluster_node_name=gpu1\n[workers]\ngpu1 {HERE} ansible_host=192.0.2.2",
             "the hosts cp1 and gpu1 claim to be node gpu1",
         ),
-        # minikube's node has an address of its own network.
+        # minikube's node has an address in minikube's own network.
         ("minikube", f"laptop {HERE} cluster_node_name=cp", ""),
         ("minikube", f"laptop {HERE} cluster_node_name=victim", "host laptop claims to be node victim"),
     ],
 )
-def test_a_host_whose_node_is_that_of_another_is_refused(
+def test_host_that_claims_the_node_of_another_host_is_refused(
     tmp_path: Path, group: str, inventory: str, words: str
 ) -> None:
     cluster = FakeCluster(

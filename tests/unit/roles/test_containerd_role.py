@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""containerd is not restarted with a configuration that it can't read, or that Kubernetes can't use."""
+"""containerd isn't restarted with a configuration that it can't read or that Kubernetes can't use."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[Site, str]:
     return site, " ".join(output.split())
 
 
-def test_the_errors_name_what_to_correct(ended: tuple[Site, str]) -> None:
+def test_errors_name_the_setting_to_correct(ended: tuple[Site, str]) -> None:
     _site, output = ended
     assert f"Error while reading containerd's configuration: {BROKEN['config_error']}. Correct or remove" in output
     assert "the runtime runc has no SystemdCgroup. Correct the drop-in that sets this" in output
 
 
-def test_containerd_is_not_restarted(ended: tuple[Site, str]) -> None:
+def test_containerd_is_not_restarted_with_a_broken_configuration(ended: tuple[Site, str]) -> None:
     site, output = ended
     assert output.count("containerd has not been restarted") >= 2
     calls: list[dict[str, Any]] = [event for event in site.events() if event["event"] == "call"]

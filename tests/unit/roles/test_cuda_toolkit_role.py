@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role asks for, with modules that only say what they were asked for."""
+"""Packages and apt sources that the role requests, with stubbed modules that record their arguments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(site: Site, key: str, name: str, versions: list[str], **more: Any) -> tu
     driver = {"loaded_version": "", "packages": {}, "origin": "none"}
     host = {"os": {"key": key, "repository_name": name}, "gpus": [], "nvidia_driver": driver}
     site.answer("preflight_info", {"changed": False, **host})
-    # The alternative is the last step; what came before is what counts here.
+    # The environment profile is the role's last step, and not part of these tests.
     settings = {"cuda_toolkit_versions": versions, "cuda_toolkit_profile": False, **more}
     result: tuple[int, str] = site.play(PLAYBOOK, settings)
     return result
@@ -57,7 +57,7 @@ def test_each_distribution_has_its_own_signing_key(site: Site, key: str, name: s
         ("Ubuntu 22.04", "ubuntu2204", ["11.2.2", "11.3.1"], ["11.2.2", "11.3.1"], "11.7"),
     ],
 )
-def test_all_toolkits_that_the_distribution_lacks_are_named(
+def test_all_toolkits_missing_from_the_repository_are_named(
     site: Site, key: str, name: str, versions: list[str], lacking: list[str], oldest: str
 ) -> None:
     status, output = run(site, key, name, versions)

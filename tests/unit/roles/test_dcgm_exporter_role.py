@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role dcgm_exporter applies."""
+"""Objects that the role dcgm_exporter applies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rendered(tmp_path: Path, **settings: Any) -> dict[str, dict[str, Any]]:
     return {one["kind"]: one for one in json.loads((tmp_path / "objects.json").read_text())}
 
 
-def test_the_exporter_has_the_one_capability_that_it_needs(tmp_path: Path) -> None:
+def test_exporter_has_a_single_capability(tmp_path: Path) -> None:
     found = rendered(tmp_path)
     assert set(found) == {"Namespace", "Service", "DaemonSet"}
     pod = found["DaemonSet"]["spec"]["template"]["spec"]
@@ -43,7 +43,7 @@ def test_the_exporter_has_the_one_capability_that_it_needs(tmp_path: Path) -> No
     assert "imagePullSecrets" not in pod
 
 
-def test_counters_and_secrets_are_the_declared_ones(tmp_path: Path) -> None:
+def test_declared_counters_and_pull_secrets_are_used(tmp_path: Path) -> None:
     text = "DCGM_FI_DEV_GPU_TEMP, gauge, GPU temperature (in C).\n# 100 %\n"
     found = rendered(tmp_path, dcgm_exporter_counters=text, dcgm_exporter_image_pull_secrets=["registry"])
     template = found["DaemonSet"]["spec"]["template"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages the role docker installs, and which hosts count as hosts that run Kubernetes."""
+"""Packages that the role docker installs, and hosts that it treats as Kubernetes nodes."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def rendered(tmp_path: Path, installed: dict[str, str], policy: str = "refuse", 
         ({"docker-buildx-plugin": "0.30.1-1", "docker-compose-plugin": "5.1.1-1"}, "refuse", {}),
     ],
 )
-def test_a_version_that_is_new_enough_is_kept(
+def test_version_that_is_new_enough_is_kept(
     tmp_path: Path, installed: dict[str, str], policy: str, other: dict[str, str]
 ) -> None:
     found = rendered(tmp_path, installed, policy)["packages"]
     assert {package["name"]: package["version"] for package in found} == {**WANTED, **other}
 
 
-def test_plugins_are_those_that_are_declared(tmp_path: Path) -> None:
+def test_only_declared_plugins_are_installed(tmp_path: Path) -> None:
     names = [package["name"] for package in rendered(tmp_path, {}, docker_plugins=["buildx"])["packages"]]
     assert names == ["docker-ce", "docker-ce-cli", "docker-buildx-plugin"]
 
@@ -74,5 +74,5 @@ def test_plugins_are_those_that_are_declared(tmp_path: Path) -> None:
     ("settings", "kubernetes"),
     [({}, False), ({"ansible_parent_role_names": ["gpulab.kubernetes.minikube"]}, True)],
 )
-def test_a_host_of_minikube_runs_kubernetes(tmp_path: Path, settings: dict[str, Any], kubernetes: bool) -> None:
+def test_minikube_host_counts_as_kubernetes_node(tmp_path: Path, settings: dict[str, Any], kubernetes: bool) -> None:
     assert rendered(tmp_path, {}, **settings)["given"]["kubernetes"] is kubernetes

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What verify says about hosts that differ."""
+"""How verify reports hosts that differ from the pinned state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TABLE = yaml.safe_load((ROLES / "cluster/vars/main/versions.yml").read_text())["
 
 
 def default(role: str, name: str) -> str:
-    """Return the default of a role's variable."""
+    """Return the default value of a role variable."""
     return str(yaml.safe_load((ROLES / role / "defaults/main.yml").read_text())[name])
 
 
@@ -82,21 +82,21 @@ def report(site: Site) -> dict[str, Any]:
     return read
 
 
-def test_as_pinned(site: Site) -> None:
+def test_hosts_in_the_pinned_state_have_no_drift(site: Site) -> None:
     status, output = site.play(PLAYBOOK, SETTINGS)
     assert status == 0, output
     assert "Every host is as it is pinned." in output
     assert report(site)["drift"] == [] and set(report(site)["hosts"]) == {"gpu1", "cp1"}
 
 
-def test_auto_wants_what_the_pool_has(site: Site) -> None:
+def test_automatic_driver_version_accepts_any_version_in_the_table(site: Site) -> None:
     status, output = site.play(PLAYBOOK, {**SETTINGS, "nvidia_driver_version": "auto"})
     assert status == 0, output
     wanted = report(site)["hosts"]["gpu1"]["wanted"]
     assert wanted["driver"] == "auto" and wanted["pool"] == "" and DRIVER in wanted["versions"]
 
 
-def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:
+def test_drift_fails_the_run_after_the_report_is_written(site: Site) -> None:
     site.answer("gpu_host_info", installed("595.91.07"))
     site.answer("managed_files", {"changed": True, "files": ["/etc/x.toml"], "kept": [], "services": []}, "50-nvidia")
     status, output = site.play(PLAYBOOK, SETTINGS)
@@ -112,9 +112,7 @@ def test_what_differs_fails_after_it_was_written_down(site: Site) -> None:
     ("source", "compared"),
     [("cuda_repository", True), ("distribution", True), ("preinstalled", False), ("daemonset", False)],
 )
-def test_the_next_kernel_needs_the_driver_only_where_it_comes_from_packages(
-    site: Site, source: str, compared: bool
-) -> None:
+def test_next_kernel_is_only_checked_for_packaged_drivers(site: Site, source: str, compared: bool) -> None:
     kernel = {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": False}
     site.answer("gpu_host_info", {**installed(), "kernel": kernel})
     site.play(PLAYBOOK, {**SETTINGS, "nvidia_driver_source": source})
@@ -122,7 +120,7 @@ def test_the_next_kernel_needs_the_driver_only_where_it_comes_from_packages(
     assert found == ({"kernel of the next boot"} if compared else set())
 
 
-def test_swap_that_came_back_is_named(site: Site) -> None:
+def test_enabled_swap_is_named_with_its_origin(site: Site) -> None:
     area = {"name": "/mnt/swapfile", "origin": "Azure's agent (/etc/waagent.conf)"}
     site.answer("gpu_host_info", {**installed(), "swap": [area]})
     status, output = site.play(PLAYBOOK, SETTINGS)
@@ -131,7 +129,7 @@ def test_swap_that_came_back_is_named(site: Site) -> None:
     assert {row["component"] for row in report(site)["drift"]} == {"swap"}
 
 
-def test_a_host_that_cannot_be_read_is_named(site: Site) -> None:
+def test_unreadable_host_is_named(site: Site) -> None:
     site.answer("gpu_host_info", {"failed": True, "msg": "Error while reading /var/lib/dpkg/status: damaged"})
     status, output = site.play(PLAYBOOK, SETTINGS)
     assert status != 0 and "dpkg/status: damaged" in output

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The script in the pod, with programs that stand in for PyTorch and nvidia-smi: the figures are of no GPU."""
+"""The script that runs in the pod, with stand-ins for PyTorch and nvidia-smi; its figures come from no real GPU."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._benchmark.log i
 
 SCRIPT = Path(__file__).resolve().parents[3] / "roles" / "gpu_benchmark" / "files" / "measure.py"
 UUID = "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a11"
-# What takes how long is known, so the figures are, too: by the GPU's clock, each work takes a millisecond, and each
-# batch half of one more.
+# The figures are predictable: by the GPU's clock, each operation takes one millisecond, and each batch half a
+# millisecond more.
 TORCH = """
 import os, signal, sys, time
 __version__ = "2.9.1"
@@ -95,7 +95,7 @@ class cuda:
         def elapsed_time(self, other):
             return other.works - self.works + 0.5
 """
-# A driver that knows the former names only, and none of row remapping.
+# A driver that only has the old field names, and no fields for row remapping.
 NVIDIA_SMI = f"""#!{sys.executable}
 import sys
 known = {{"uuid": "{UUID}", "pci.bus_id": "00000000:FE:1E.7", "memory.used": "4", "pcie.link.gen.current": "3",
@@ -121,7 +121,7 @@ def pod(tmp_path: Path) -> Path:
 
 
 def started(pod: Path, code: str, environment: dict[str, str], stderr: int) -> subprocess.Popen[str]:
-    """The script with other limits; PyTorch's stand-in says on standard error what it was asked."""
+    """Start the script with other limits; PyTorch's stand-in logs its calls to standard error."""
     own = {"PATH": f"{pod / 'bin'}:/usr/bin:/bin", "PYTHONPATH": f"{pod}:{SCRIPT.parent}", **environment}
     command = [sys.executable, "-u", "-c", f"import measure; {code}"]
     whole = {**os.environ, **own, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -129,14 +129,14 @@ def started(pod: Path, code: str, environment: dict[str, str], stderr: int) -> s
 
 
 def measured(pod: Path, **environment: str) -> tuple[list[dict[str, Any]], str]:
-    """(what the child prints, what PyTorch was asked)."""
+    """Run the measurement; return the lines that it printed, and the log of PyTorch's calls."""
     process = started(pod, "measure.SECONDS = 1; measure.measure()", environment, subprocess.PIPE)
     out, asked = process.communicate(timeout=60)
     return [json.loads(line.removeprefix(MARK)) for line in out.splitlines()], asked
 
 
 def reported(pod: Path, code: str = "", **environment: str) -> str:
-    """The line that the pod prints. It keeps running, and so keeps its GPU."""
+    """Return the line that the pod prints; the pod must keep running, so that it keeps its GPU."""
     process = started(pod, f"{code}; measure.main()" if code else "measure.main()", environment, subprocess.DEVNULL)
     assert process.stdout
     line = process.stdout.readline()
@@ -146,13 +146,13 @@ def reported(pod: Path, code: str = "", **environment: str) -> str:
     return line
 
 
-def test_a_gpu_is_measured_by_its_own_clock(pod: Path) -> None:
+def test_gpu_is_measured_by_its_own_clock(pod: Path) -> None:
     lines, asked = measured(pod, FAKE_MEMORY=str(80 * 2**30))
     assert [len(line["figures"]) for line in lines] == [1, 2, 3, 4]
-    # Of a batch of 20, each work seems 2.5 % slower than it is; a single one, 50 %.
+    # The extra half millisecond makes operations 2.5 % slower in a batch of 20, and 50 % if measured alone.
     assert {name: value * 1.025 for name, value in lines[-1]["figures"].items()} == pytest.approx(
         {
-            # Read and written.
+            # Each byte is read and written.
             "memory_bytes_per_s": 2 * 2**30 * 1000,
             "host_to_device_bytes_per_s": 2**28 * 1000,
             "fp32_flop_per_s": 2 * 8192**3 * 1000,
@@ -165,7 +165,7 @@ def test_a_gpu_is_measured_by_its_own_clock(pod: Path) -> None:
     assert "tf32 0" in asked and "tf32 1" not in asked
 
 
-def test_what_slows_it_is_read_under_load(pod: Path) -> None:
+def test_throttling_link_and_temperature_are_read_under_load(pod: Path) -> None:
     lines, _asked = measured(pod, FAKE_MEMORY=str(80 * 2**30))
     facts = lines[-1]["facts"]
     assert set(facts) <= set(FACTS)
@@ -184,17 +184,17 @@ def test_what_slows_it_is_read_under_load(pod: Path) -> None:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script as a module of this process."""
+    """Return the script as a module."""
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     return importlib.import_module("measure")
 
 
-def test_clock_and_power_are_usual_values_under_load(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sample of a boost, and one that was read between two figures, don't count."""
+def test_clock_and_power_are_typical_values_under_load(script: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample during a boost, and one taken between two measurements, are ignored."""
     busy = threading.Event()
     facts: dict[str, float] = {}
-    # The first answer only shows that the driver knows the fields.
+    # The first query only tests whether the driver has the fields.
     answers = [("0", "0", "0"), ("50", "1980", "300"), ("52", "1410", "70"), ("51", "210", "10"), ("51", "1400", "71")]
 
     def ask(_fields: str) -> list[tuple[str, ...]]:
@@ -211,35 +211,35 @@ def test_clock_and_power_are_usual_values_under_load(script: Any, monkeypatch: p
 
 
 @pytest.mark.parametrize("cell", ["nan", "inf", "-inf", "[N/A]", "", "0x" + "f" * 400], ids=str)
-def test_a_cell_without_a_finite_number_has_none(script: Any, cell: str) -> None:
+def test_cell_without_a_finite_number_is_ignored(script: Any, cell: str) -> None:
     assert script.number(cell) is None
 
 
-def test_output_of_nvidia_smi_that_is_not_text_is_read(pod: Path) -> None:
+def test_output_of_nvidia_smi_with_invalid_utf8_is_read(pod: Path) -> None:
     (pod / "bin" / "nvidia-smi").write_text("#!/bin/sh\nprintf 'GPU-1, \\377, 0\\n'\n")
     found = read_log(reported(pod))
     assert found and (found.uuid, found.gpus) == ("GPU-1", 1)
 
 
-def test_sizes_fit_into_the_free_memory(pod: Path) -> None:
+def test_sizes_are_limited_by_free_memory(pod: Path) -> None:
     _lines, asked = measured(pod, FAKE_MEMORY=str(2**30))
     assert f"source {2**28} cuda" in asked
     assert "matrix 4096 cuda" in asked
 
 
-def test_a_figure_that_a_gpu_does_not_have_is_a_note(pod: Path) -> None:
+def test_unsupported_figure_is_a_note(pod: Path) -> None:
     lines, _asked = measured(pod, FAKE_MEMORY=str(80 * 2**30), FAKE_UNKNOWN="bfloat16")
     assert lines[-1]["notes"] == ["bf16_flop_per_s: not implemented for this GPU"]
     assert len(lines[-1]["figures"]) == 3
 
 
-def test_without_cuda_the_cpu_is_measured_and_called_so(pod: Path) -> None:
+def test_cpu_is_measured_and_labelled_without_cuda(pod: Path) -> None:
     found = read_log(reported(pod))
     assert found and (found.uuid, found.gpus, found.device, len(found.figures)) == (UUID, 1, "cpu", 4)
     assert found.facts["memory_used_before_mib"] == 4
 
 
-def test_a_gpu_that_cuda_cannot_use_is_no_cpu(pod: Path) -> None:
+def test_gpu_that_cuda_cannot_use_is_not_measured_on_the_cpu(pod: Path) -> None:
     found = read_log(reported(pod, FAKE_MEMORY=str(2**30), FAKE_DRIVER="old"))
     assert found and (found.device, found.figures, found.notes) == (
         "",
@@ -248,12 +248,12 @@ def test_a_gpu_that_cuda_cannot_use_is_no_cpu(pod: Path) -> None:
     )
 
 
-def test_what_takes_too_long_is_stopped(pod: Path) -> None:
+def test_measurement_is_stopped_at_the_time_limit(pod: Path) -> None:
     found = read_log(reported(pod, "measure.LIMIT = 1", FAKE_MEMORY=str(2**30), FAKE_HANGS="1"))
     assert found and (found.uuid, found.device, found.notes) == (UUID, "", ("it was stopped after 1 s",))
 
 
-def test_the_limit_begins_after_the_import(pod: Path) -> None:
+def test_time_limit_begins_after_the_import_of_pytorch(pod: Path) -> None:
     code = "measure.LIMIT, measure.SECONDS = 3, 0.1; measure.measure()"
     process = started(pod, code, {"FAKE_MEMORY": str(2**30), "FAKE_IMPORT": "4"}, subprocess.DEVNULL)
     out, _asked = process.communicate(timeout=60)
@@ -261,7 +261,7 @@ def test_the_limit_begins_after_the_import(pod: Path) -> None:
     assert json.loads(out.splitlines()[-1].removeprefix(MARK))["facts"]["torch_import_s"] >= 4
 
 
-def test_an_image_without_pytorch_is_reported(pod: Path) -> None:
+def test_image_without_pytorch_is_reported(pod: Path) -> None:
     (pod / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
     found = read_log(reported(pod))
     assert found and (found.device, found.notes) == (
@@ -270,11 +270,11 @@ def test_an_image_without_pytorch_is_reported(pod: Path) -> None:
     )
 
 
-def test_without_nvidia_smi_no_gpu_is_known(pod: Path) -> None:
+def test_no_gpu_is_reported_without_nvidia_smi(pod: Path) -> None:
     (pod / "bin" / "nvidia-smi").unlink()
     found = read_log(reported(pod))
     assert found and (found.uuid, found.gpus) == ("", 0)
 
 
-def test_the_script_is_short_enough_to_be_read() -> None:
+def test_script_is_at_most_150_lines_long() -> None:
     assert len(SCRIPT.read_text().splitlines()) <= 150

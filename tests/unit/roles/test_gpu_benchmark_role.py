@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role in check mode and its last steps on this machine: what it refuses, shows and fails about."""
+"""Checks and final steps of the role on this machine: rejected settings, output, and failures."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def run(folder: Path, role: str, part: str, **variables: Any) -> tuple[int, str]
     return code, " ".join(output.split())
 
 
-def test_an_empty_interpreter_is_refused_before_anything_changes(tmp_path: Path) -> None:
+def test_empty_interpreter_is_refused_before_any_change(tmp_path: Path) -> None:
     code, output = run(tmp_path, "gpu_benchmark", "check", torch_ddp_python="p", gpu_benchmark_python="")
     assert (code, "must not be empty" in output, "Nothing was changed" in output) == (2, True, True), output
 
 
-def test_without_a_cluster_check_mode_says_what_it_would_do(tmp_path: Path) -> None:
+def test_check_mode_without_a_cluster_shows_what_would_be_measured(tmp_path: Path) -> None:
     code, output = run(tmp_path, "gpu_benchmark", "show", gpu_benchmark_result={})
     assert (code, "Every free GPU would be measured." in output) == (0, True), output
 
@@ -48,18 +48,18 @@ def result(*failures: dict[str, str]) -> dict[str, Any]:
     return {"result": found, "summary": ["Warning: gpu2 GPU 1 is slow"]}
 
 
-def test_a_warning_is_shown_and_fails_nothing(tmp_path: Path) -> None:
+def test_warning_is_shown_and_does_not_fail_the_run(tmp_path: Path) -> None:
     code, output = run(tmp_path, "gpu_benchmark", "show", gpu_benchmark_result=result())
     assert (code, "Warning: gpu2 GPU 1 is slow" in output) == (0, True), output
 
 
-def test_the_figures_are_shown_before_they_are_written() -> None:
-    """A file that can't be written loses nothing then."""
+def test_figures_are_shown_before_they_are_written() -> None:
+    """Otherwise a failed write would lose the figures."""
     tasks = (Path(__file__).resolve().parents[3] / "roles" / "gpu_benchmark" / "tasks" / "main.yml").read_text()
     assert tasks.index("measure.yml") < tasks.index("show.yml") < tasks.index("write.yml") < tasks.index("fail.yml")
 
 
-def test_a_pod_without_figures_fails_the_run_at_its_end(tmp_path: Path) -> None:
+def test_pod_without_figures_fails_the_run_at_its_end(tmp_path: Path) -> None:
     failed = result({"node": "gpu1", "pod": "gpu-0-gpu1", "uuid": "", "reason": "ErrImagePull: image x"})
     code, output = run(tmp_path, "gpu_benchmark", "fail", gpu_benchmark_result=failed)
     assert code == 2 and "- gpu1: pod gpu-0-gpu1: ErrImagePull: image x" in output
@@ -67,7 +67,7 @@ def test_a_pod_without_figures_fails_the_run_at_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_the_figures_are_written_into_an_existing_report(tmp_path: Path, there: bool) -> None:
+def test_figures_are_added_to_an_existing_report(tmp_path: Path, there: bool) -> None:
     report, metrics = tmp_path / "gpulab-report.json", tmp_path / "gpulab.prom"
     if there:
         report.write_text(json.dumps(report_samples.well()))

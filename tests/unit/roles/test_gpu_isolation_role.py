@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role on this machine, with an nvidia-smi and a kernel log of the test's own, against an API with one node."""
+"""Runs of the role on this machine, with a simulated nvidia-smi, kernel log, and API with one node."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Isolate = Callable[..., str]
 
 
 class Machine:
-    """What this machine seems to be."""
+    """Simulated nvidia-smi and kernel log of this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -109,12 +109,12 @@ def reason(node: FakeNode) -> str | None:
 XID = f"NVRM: Xid (PCI:{smi.Gpu(1).bus[4:-2].lower()}): 79, GPU has fallen off the bus."
 
 
-def test_a_node_that_is_well_stays_as_it_is(node: FakeNode, isolate: Isolate) -> None:
+def test_healthy_node_is_not_changed(node: FakeNode, isolate: Isolate) -> None:
     assert changes(isolate()) == 0
     assert node.body["spec"] == {}
 
 
-def test_a_critical_xid_isolates_the_node_once(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
+def test_critical_xid_isolates_the_node_once(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
     machine.log(XID, "NVRM: Xid (PCI:0000:10:00): 31, MMU Fault")
     assert changes(isolate("--check")) == 1
     assert node.patches == 0
@@ -129,14 +129,12 @@ def test_a_critical_xid_isolates_the_node_once(machine: Machine, node: FakeNode,
     assert node.body["spec"] == {"unschedulable": True}
 
 
-def test_a_gpu_that_has_left_the_bus_is_missed_where_it_is_known(node: FakeNode, isolate: Isolate) -> None:
+def test_missing_gpu_isolates_a_node_with_an_expected_number(node: FakeNode, isolate: Isolate) -> None:
     assert changes(isolate(cluster_expected_gpus=3)) == 1
     assert reason(node) == "nvidia-smi lists 2 of 3 GPUs"
 
 
-def test_a_node_on_which_somebody_works_is_left_alone_but_by_hand(
-    machine: Machine, node: FakeNode, isolate: Isolate
-) -> None:
+def test_node_in_maintenance_is_only_isolated_by_hand(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
     machine.log(XID)
     node.body["metadata"]["annotations"] = {"gpulab.io/driver-upgrade": "{}"}
     node.body["spec"]["unschedulable"] = True
@@ -147,21 +145,23 @@ def test_a_node_on_which_somebody_works_is_left_alone_but_by_hand(
     assert "left as it is" not in isolate()
 
 
-def test_a_node_that_was_uncordoned_by_hand_is_in_use(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
+def test_node_that_was_uncordoned_by_hand_is_not_in_maintenance(
+    machine: Machine, node: FakeNode, isolate: Isolate
+) -> None:
     machine.log(XID)
     node.body["metadata"]["annotations"] = {"gpulab.io/driver-upgrade": "{}"}
     assert changes(isolate()) == 1
     assert reason(node) is not None
 
 
-def test_by_hand_with_a_reason(node: FakeNode, isolate: Isolate) -> None:
+def test_manual_isolation_records_the_reason(node: FakeNode, isolate: Isolate) -> None:
     assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 1
     assert reason(node) == "fan noise"
     assert changes(isolate(gpu_isolation_state="isolated", gpu_isolation_reason="fan noise")) == 0
 
 
 @pytest.mark.parametrize(("hosts", "refused"), [("all", True), ("gpu1", False)])
-def test_the_whole_cluster_is_not_isolated_by_hand(tmp_path: Path, hosts: str, refused: bool) -> None:
+def test_manual_isolation_of_the_whole_cluster_is_refused(tmp_path: Path, hosts: str, refused: bool) -> None:
     site = Site(tmp_path)
     site.answer("gpu_host_info", {"changed": False, "pci": [], "given_back": ""})
     status, output = site.play(
@@ -174,7 +174,7 @@ def test_the_whole_cluster_is_not_isolated_by_hand(tmp_path: Path, hosts: str, r
     assert any(event["event"] == "call" for event in site.events()) is not refused
 
 
-def test_a_driver_that_does_not_answer_is_ill(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
+def test_driver_that_does_not_answer_isolates_the_node(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
     words, status, state = smi.MESSAGES[1]
     machine.say(words)
     (machine.bin / "nvidia-smi").write_text(f"#!/bin/sh\ncat {machine.folder}/smi\nexit {status}\n")
@@ -182,9 +182,7 @@ def test_a_driver_that_does_not_answer_is_ill(machine: Machine, node: FakeNode, 
     assert state in (reason(node) or "")
 
 
-def test_a_node_that_is_to_be_returned_is_only_looked_at_here(
-    machine: Machine, node: FakeNode, isolate: Isolate
-) -> None:
+def test_requested_release_changes_nothing_in_this_role(machine: Machine, node: FakeNode, isolate: Isolate) -> None:
     machine.log(XID)
     isolate()
     assert changes(isolate(gpu_isolation_state="returned")) == 0

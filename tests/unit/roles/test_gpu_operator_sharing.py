@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""In which order GPUs come to be shared under the GPU Operator, with modules that only say what they were asked for."""
+"""Order of the steps that share GPUs with the GPU Operator, with stubbed modules that record their arguments."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ REMOVAL = PLAYBOOK + "        tasks_from: absent\n"
 
 
 class Shared(Site):  # type: ignore[misc]
-    """The role on one host with one GPU."""
+    """Site that runs the role on one host with one GPU."""
 
     def run(self, playbook: str = PLAYBOOK, **more: Any) -> tuple[int, str, list[str]]:
-        """Exit status, output, and the calls."""
+        """Return the exit status, the output, and the calls of modules."""
         settings = {
             "preflight_host": {"os": {"key": "Debian 13"}, "gpus": [{"address": "0000:3b:00.0"}]},
             "cluster_api_kubeconfig": "/nowhere",
@@ -46,7 +46,7 @@ class Shared(Site):  # type: ignore[misc]
             "cluster_gpu_manager": "gpu_operator",
             "ansible_become": False,
             "gpu_operator_chart_path": "/chart",
-            # Of the inventory's two hosts, only this one is played with.
+            # Only one of the inventory's two hosts is in the play.
             "cluster_hosts": ["gpu1"],
             **more,
         }
@@ -72,7 +72,7 @@ def site(tmp_path: Path) -> Shared:
     return made
 
 
-def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) -> None:
+def test_gpus_shared_as_declared_are_not_partitioned_again(site: Shared) -> None:
     status, output, calls = site.run()
     assert status == 0, output
     assert calls == ["nvidia_mig", "k8s absent", "cluster_objects", "helm", "wait_for_rollout"]
@@ -83,12 +83,12 @@ def test_nothing_is_touched_where_the_gpus_are_shared_as_declared(site: Shared) 
     asked = [each for module in modules for each in site.asked(module)]
     assert {each["kubeconfig"] for each in asked} == {"/nowhere"}
     assert not int(waited["settle"])
-    # A release whose removal was interrupted does not stop Helm.
+    # Secrets of interrupted installations and removals are deleted, because they would block Helm.
     (selectors,) = (each["label_selectors"] for each in site.asked("k8s") if each.get("kind") == "Secret")
     assert "status in (pending-install,pending-upgrade,pending-rollback,uninstalling)" in selectors
 
 
-def test_gpus_that_a_dra_driver_offers_end_the_run(site: Shared) -> None:
+def test_run_ends_if_a_dra_driver_offers_the_gpus(site: Shared) -> None:
     problem = {"kind": "k", "what": "offered twice", "where": "w", "why": "y", "do": "d", "host": ""}
     site.answer("gpu_plugins_info", {"changed": False, "plugins": [], "policies": [], "problems": [problem]})
     status, output, calls = site.run()
@@ -100,7 +100,7 @@ def policy(version: str) -> dict[str, Any]:
     return {"kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}, "spec": {"driver": driver}}
 
 
-def test_pods_are_asked_about_before_the_operator_changes_a_driver(site: Shared) -> None:
+def test_driver_change_by_the_operator_is_subject_to_the_disruption_policy(site: Shared) -> None:
     there = {"changed": False, "plugins": [], "policies": ["cluster-policy"]}
     site.answer("gpu_plugins_info", {**there, "driver_policies": {"cluster-policy": policy("580.1")["spec"]}})
     site.answer("gpu_pods_info", {"changed": False, "pods": [{"namespace": "a", "name": "trains", "empty_dirs": []}]})
@@ -124,14 +124,14 @@ def test_resource_definitions_are_updated_before_a_first_installation(site: Shar
     ]
 
 
-def test_a_value_that_the_chart_does_not_read_ends_the_run(site: Shared) -> None:
+def test_run_ends_if_the_chart_does_not_use_a_value(site: Shared) -> None:
     problem = {"kind": "k", "what": "it does not read x", "where": "w", "why": "y", "do": "d", "host": ""}
     site.answer("helm_chart_info", {"changed": False, "problems": [problem], "objects": []})
     status, output, calls = site.run()
     assert status != 0 and "it does not read x" in output and "helm" not in calls
 
 
-def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(site: Shared) -> None:
+def test_partial_run_does_not_change_the_operator(site: Shared) -> None:
     status, output, calls = site.run(cluster_hosts=["gpu1", "gpu2"])
     assert status != 0 and "this run leaves out gpu2" in output and "helm" not in calls
     own = {"namespace": "gpu-operator", "name": "p", "kind": "DaemonSet", "policy": "cluster-policy", "nodes": []}
@@ -141,7 +141,7 @@ def test_a_run_that_leaves_hosts_out_does_not_tell_the_operator_anything_else(si
     assert "helm" not in calls and site.asked("wait_for_rollout")[-1]["nodes"] == ["gpu1"]
 
 
-def test_the_operator_leaves_without_its_hooks_and_before_its_cluster_policy(site: Shared) -> None:
+def test_operator_is_removed_without_hooks_before_its_cluster_policy(site: Shared) -> None:
     found = {"plugins": [], "policies": ["cluster-policy"]}
     site.answer("gpu_plugins_info", {"changed": False, **found})
     status, output, calls = site.run(REMOVAL)
@@ -153,7 +153,7 @@ def test_the_operator_leaves_without_its_hooks_and_before_its_cluster_policy(sit
     assert all(each["delete_options"] == {"propagationPolicy": "Foreground"} and each["wait"] for each in removed[:2])
 
 
-def test_the_operators_pods_leave_before_the_gpus_are_cut_and_return_after_the_chart(site: Shared) -> None:
+def test_operator_pods_stop_before_partitioning_and_return_after_the_chart(site: Shared) -> None:
     site.answer("nvidia_mig", {"changed": True, "differs": True, "gpus": [PART]})
     status, output, calls = site.run(nvidia_device_plugin_sharing=SHARING)
     assert status == 0, output

@@ -10,7 +10,7 @@ import yaml
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 
 
-def test_every_role_that_looks_for_helm_names_its_own_settings() -> None:
+def test_roles_that_look_for_helm_name_their_own_settings() -> None:
     found = set()
     for path in ROLES.glob("*/tasks/*.yml"):
         for task in yaml.safe_load(path.read_text()) or []:

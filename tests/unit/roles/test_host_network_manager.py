@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""NetworkManager is kept away from the devices of the pod network, and reloaded when it did not know that yet."""
+"""NetworkManager is configured to ignore the pod network's devices, and reloaded if its configuration changed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ({}, WRITTEN, False, False, 0),
     ],
 )
-def test_reload_follows_a_change(
+def test_networkmanager_is_reloaded_after_a_change(
     tmp_path: Path,
     systemctl: Path,
     facts: dict[str, Any],
@@ -73,7 +73,7 @@ def test_reload_follows_a_change(
     assert (calls.count("reload"), calls.count("restart")) == (reloads, 0)
 
 
-def test_file_adds_to_the_list_of_others(tmp_path: Path, systemctl: Path) -> None:
+def test_file_extends_the_existing_list_of_unmanaged_devices(tmp_path: Path, systemctl: Path) -> None:
     site = Site(tmp_path)
     site.play(PLAYBOOK.format(check=False), {"preflight_host": {"network_manager": True}, "ansible_become": False})
     (call,) = site.asked("managed_files")
@@ -81,7 +81,7 @@ def test_file_adds_to_the_list_of_others(tmp_path: Path, systemctl: Path) -> Non
     assert "Managed by gpulab.kubernetes" in text
     read = configparser.ConfigParser(delimiters=("=",))
     read.read_string(text)
-    # A plain = would take back Ubuntu's own list, and NetworkManager would take devices of netplan's.
+    # With = instead of +=, Ubuntu's list would be replaced, and NetworkManager would manage netplan's devices.
     assert dict(read["keyfile"]) == {
         "unmanaged-devices+": "interface-name:cni*;interface-name:flannel*;interface-name:veth*"
     }

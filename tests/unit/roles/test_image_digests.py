@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every image that a role's pod runs is named with its digest, where that is known."""
+"""Images in the roles' pods are pinned by digest if it is known."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TEMPLATES = sorted(path for path in ROLES.glob("*/templates/*.j2") if re.search(
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: str(path.relative_to(ROLES)))
-def test_images_of_templates(template: Path) -> None:
+def test_images_in_templates_are_pinned_by_digest(template: Path) -> None:
     for line in re.findall(r"^ +image: .*$", template.read_text(), re.MULTILINE):
         assert _PINNED in line, line.strip()
 
 
-def test_images_of_acceptance() -> None:
+def test_images_of_acceptance_are_pinned_by_digest() -> None:
     lines = [
         line
         for path in (ROLES / "acceptance/tasks").glob("*.yml")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs parts of the role on this machine, up to where they fail: secrets stay hidden, causes don't."""
+"""Runs of parts of the role on this machine: errors show causes, but no secrets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stubbed_site import Site
 from support.programs import run_ansible
 
 HERE = "ansible_connection=local ansible_become=false ansible_python_interpreter={{ansible_playbook_python}}"
-# Nothing listens on port 1 of the loopback address.
+# No server listens on port 1 of the loopback address.
 AWAY = "ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1 ansible_become=false"
 INVENTORY = f"[control_plane]\ncp1 {HERE}\n[workers]\ngpu1 {HERE}\ngpu2 {HERE}\n"
 PLAYBOOK = """
@@ -42,12 +42,12 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(tmp_path: Path, programs: Any) -> Run:
-    """Exit status and output, as loud as can be, of a part of the role."""
+    """Return a function that runs a part of the role with -vvv, and returns its exit status and output."""
 
     def call(part: str, inventory: str = INVENTORY) -> tuple[int, str]:
         (tmp_path / "site.yml").write_text(PLAYBOOK.format(part=part))
         (tmp_path / "hosts.ini").write_text(inventory)
-        # Nobody is a worker, so this machine joins nothing.
+        # The play has no workers, so this machine doesn't join a cluster.
         settings = {"_kubeadm_joining": ["gpu1", "gpu2"], "_kubeadm_is_control_plane": True}
         arguments = ["-i", "hosts.ini", "site.yml", "-vvv", "-e", json.dumps(settings)]
         return run_ansible(tmp_path, *arguments, PATH=f"{programs.directory}{os.pathsep}{os.environ['PATH']}")
@@ -55,7 +55,7 @@ def run(tmp_path: Path, programs: Any) -> Run:
     return call
 
 
-def test_a_token_that_could_not_be_had_is_told_without_secrets(run: Run, programs: Any) -> None:
+def test_failed_token_creation_is_reported_without_secrets(run: Run, programs: Any) -> None:
     programs.add("kubeadm", f'echo "kubeadm join 10.0.0.1 --token {TOKEN} {PINNED}"')
     status, output = run("join.yml")
     assert status != 0
@@ -69,7 +69,7 @@ def test_a_token_that_could_not_be_had_is_told_without_secrets(run: Run, program
     assert "Join the worker" not in output
 
 
-def test_a_token_that_was_made_is_in_no_log(run: Run, programs: Any) -> None:
+def test_created_token_is_not_logged(run: Run, programs: Any) -> None:
     programs.add("kubeadm", f'test "$1" = token && echo "kubeadm join 10.0.0.1:6443 --token {TOKEN} {PINNED}"')
     status, output = run("join.yml")
     assert status == 0, output
@@ -99,12 +99,12 @@ JOIN = """
     ("before", "changed", "seen"),
     [
         ({"resources": []}, True, "joined as gpu1."),
-        # The node of another host, or one that was there already.
+        # The node existed before; it may belong to another host.
         ({"resources": [{"kind": "Node"}]}, True, "joined as nothing."),
         ({"resources": []}, False, "joined as nothing."),
     ],
 )
-def test_only_a_node_that_is_new_is_that_of_the_host_that_has_joined(
+def test_only_a_new_node_belongs_to_the_host_that_joined(
     tmp_path: Path, before: dict[str, Any], changed: bool, seen: str
 ) -> None:
     site = Site(tmp_path)
@@ -151,8 +151,10 @@ RENDER = """
 
 
 @pytest.mark.parametrize("timeouts", [{}, {"kubernetesAPICall": "8m"}])
-def test_configuration_for_kubeadm(tmp_path: Path, timeouts: dict[str, str]) -> None:
-    """Each host's kubelet gets its own resolv.conf, by a patch that both configurations name."""
+def test_kubeadm_configuration_has_discovery_and_resolver_of_each_host(
+    tmp_path: Path, timeouts: dict[str, str]
+) -> None:
+    """A patch, to which both configurations refer, gives each host's kubelet its own resolv.conf."""
     (tmp_path / "site.yml").write_text(RENDER)
     hosts = {
         name: {

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The script that the provisioner's helper pod runs on a node: a volume is for pods, not for the users of the node."""
+"""Script of the provisioner's helper pod, which makes volumes accessible to pods, but not to the node's users."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def mode(path: Path) -> int:
         ([], 0o700),
         (["pvc-1_default_old"], 0o700),
         (["lost+found"], 0o700),
-        # The directory is also used for something else.
+        # The directory also has other uses.
         (["home"], 0o755),
         (["pvc-1_default_old", ".hidden"], 0o755),
     ],
 )
-def test_only_root_enters_the_directory_of_the_volumes(tmp_path: Path, there: list[str], expected: int) -> None:
+def test_only_root_can_enter_the_directory_of_the_volumes(tmp_path: Path, there: list[str], expected: int) -> None:
     parent = tmp_path / "local-path"
     parent.mkdir(mode=0o755)
     for name in there:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The arguments that the role minikube passes to modules, which are replaced by ones that record them."""
+"""Arguments that the role minikube passes to modules, recorded by stubs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PROXY = f"http://user:{SECRET}@proxy.example.org:3128"
 
 
 def asked(place: Path, **settings: Any) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return the arguments of the profile's module, and the declared files by the last part of their paths."""
+    """Return the arguments of the module minikube_profile, and the managed files by name."""
     site = Site(place)
     site.answer("minikube_profile", {"home": "/root"})
     found = {"preflight_host": HOST, "cluster_node_address": "192.0.2.11"}
@@ -50,7 +50,7 @@ def asked(place: Path, **settings: Any) -> tuple[dict[str, Any], dict[str, dict[
     return profile, {file["path"].rpartition("/")[2]: file for file in files}
 
 
-def test_start_and_unit_use_the_proxy_of_the_cluster(tmp_path: Path) -> None:
+def test_minikube_and_its_unit_use_the_proxy_of_the_cluster(tmp_path: Path) -> None:
     profile, files = asked(tmp_path, cluster_http_proxy=PROXY, cluster_no_proxy=[".example.org"])
     assert profile["http_proxy"] == profile["https_proxy"] == PROXY
     assert {".example.org", "192.0.2.11", "gpu1", "192.168.49.0/24", "10.96.0.0/12"} <= set(profile["no_proxy"])
@@ -62,13 +62,13 @@ def test_start_and_unit_use_the_proxy_of_the_cluster(tmp_path: Path) -> None:
     assert "50-gpulab-proxy.env" in files["50-gpulab-proxy.conf"]["content"]
 
 
-def test_without_a_proxy_or_a_unit_there_is_no_file_for_it(tmp_path: Path) -> None:
+def test_proxy_files_are_absent_without_a_proxy_or_unit(tmp_path: Path) -> None:
     for name, settings in (("none", {}), ("unit", {"cluster_http_proxy": PROXY, "minikube_start_at_boot": False})):
         (tmp_path / name).mkdir()
         _profile, files = asked(tmp_path / name, **settings)
         assert files["50-gpulab-proxy.env"]["state"] == files["50-gpulab-proxy.conf"]["state"] == "absent"
 
 
-def test_the_newest_kubernetes_that_minikube_knows_is_the_default(tmp_path: Path) -> None:
+def test_newest_kubernetes_supported_by_minikube_is_the_default(tmp_path: Path) -> None:
     profile, _files = asked(tmp_path)
     assert (profile["kubernetes_version"], profile["http_proxy"]) == ("1.35.1", "")

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The server exports what its file has and nothing more; systemctl is a program that writes the server's table.
+"""The server exports exactly what its file contains. A stand-in for systemctl writes the server's table.
 
-One play serves all cases: each is a host with a directory of its own."""
+All cases are tested by one play, in which each case is a host with its own directory.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ ROOT = RIGHT.replace("root_squash", "no_root_squash")
 
 
 class Case(NamedTuple):
-    """What the server exports before it is reloaded and after it, and what is expected."""
+    """Exports of the server before and after a reload, and the expected results."""
 
     state: str
     before: str
@@ -62,7 +63,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Return what the play did on the host of each case, with what its server was reloaded for."""
+    """Return the events of the play, and a log event for each host with the reloads of its server."""
     place = tmp_path_factory.mktemp("nfs_server")
     cases = place / "cases"
     for name, case in CASES.items():
@@ -97,13 +98,13 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("host", CASES)
-def test_what_the_server_exports_is_what_the_file_has(events: list[dict[str, Any]], host: str) -> None:
+def test_server_exports_match_its_file(events: list[dict[str, Any]], host: str) -> None:
     case, own = CASES[host], [event for event in events if event.get("host") == host]
     failed = [" ".join(event["message"].split()) for event in own if event.get("status") in ("failed", "unreachable")]
     assert len(failed) == bool(case.complaint) and all(case.complaint in message for message in failed), failed
     assert [event["text"] for event in own if event["event"] == "log"] == ["reload\n" * case.reloads]
     asked = {event["module"]: event["args"] for event in own if event["event"] == "call"}
     files = asked["managed_files"]
-    # A run that is killed before the reload leaves a note.
+    # The pending reload is recorded, so that it isn't lost if the run is killed before it.
     assert (files["files"][0]["service"], files["files"][0]["reload"]) == ("nfs-server", True)
     assert asked["managed_service"]["name"] == "nfs-server"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node drained before its pods would be interrupted, and given back, with modules that only note what was asked."""
+"""Draining and release of a node around a change, with stubbed modules that record their arguments."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.parametrize("of_the_play", [True, False], ids=["the play's", "its own"])
-def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Path, of_the_play: bool) -> None:
+def test_kubeconfig_is_only_removed_by_the_role_that_fetched_it(site: Site, tmp_path: Path, of_the_play: bool) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     settings = {"cluster_node_name": "gpu1", "cluster_disruption_policy": "drain", "ansible_become": False}
     if of_the_play:
@@ -63,7 +63,7 @@ def test_a_kubeconfig_is_removed_by_what_has_fetched_it(site: Site, tmp_path: Pa
     assert status == 0, output
     assert "Draining gpu1 deletes what pods have in emptyDir volumes: team/train: cache, scratch" in output
     asked = site.asked("node_maintenance")
-    # Each time, it has another name.
+    # The name ends in a random number.
     used = [re.sub("[0-9]*$", "", each["kubeconfig"]) for each in asked]
     assert [(each["state"], each["drain"], path) for each, path in zip(asked, used, strict=True)] == [
         ("begun", True, str(kubeconfig)),
@@ -105,7 +105,7 @@ HOLD = """
     - name: Read the host
       gpulab.kubernetes.gpu_host_info:
 """
-# gpu5 and gpu6 wait in vain, gpu7 has no users.
+# The wait of gpu5 and gpu6 times out; gpu7 has no users.
 POLICIES = dict(zip(WORKERS, ("drain", "signal", "wait", "defer", "wait", "wait", "signal"), strict=True))
 EARLIER = {"since": "2026-11-01T10:00:00Z", "change": "a restart", "users": ["team/old"], "pending": "containerd: x"}
 
@@ -135,17 +135,17 @@ def by_host(site: Site, module: str) -> dict[str, list[dict[str, Any]]]:
     return {name: [call["args"] for call in calls if call["host"] == name] for name in WORKERS}
 
 
-def test_a_deferred_change_ends_the_play_for_its_host_and_no_other(held: tuple[int, str, Site]) -> None:
+def test_deferred_change_ends_the_play_for_its_host_only(held: tuple[int, str, Site]) -> None:
     _status, output, site = held
     changed = {name: bool(calls) for name, calls in by_host(site, "managed_service").items()}
     assert changed == {name: name not in ("gpu4", "gpu5", "gpu6") for name in WORKERS}, output
-    # All but the one whose change can't be deferred are there again in the next play.
+    # Only the host whose change can't be deferred is missing from the next play.
     read = {name for name, calls in by_host(site, "gpu_host_info").items() if calls}
     assert read == {*WORKERS} - {"gpu6"}
     assert "gpu6: it would interrupt what uses" not in output and "failed=1" in output
 
 
-def test_each_policy_asks_the_api_for_what_it_needs(held: tuple[int, str, Site]) -> None:
+def test_each_policy_has_its_own_drain_and_grace_period(held: tuple[int, str, Site]) -> None:
     _status, _output, site = held
     asked = {
         name: [(call["state"], call["drain"], call["grace"], call["jobs"]) for call in calls]
@@ -163,7 +163,7 @@ def test_each_policy_asks_the_api_for_what_it_needs(held: tuple[int, str, Site])
     }
 
 
-def test_who_blocks_a_deferred_change_is_recorded_and_shown(held: tuple[int, str, Site]) -> None:
+def test_users_that_block_a_deferred_change_are_recorded_and_shown(held: tuple[int, str, Site]) -> None:
     _status, output, site = held
     written = {name: calls for name, calls in by_host(site, "managed_files").items() if calls}
     assert set(written) == {"gpu4", "gpu5"}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a driver gets onto a host: by packages, or by a pod."""
+"""Installation of a driver with packages or by a pod."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ def install(site: Site, driver: dict[str, Any], **more: Any) -> tuple[int, str, 
     return *site.play(PLAYBOOK, settings), site.calls()
 
 
-def test_a_bare_host_gets_the_driver_by_packages(site: Site) -> None:
+def test_driver_of_a_bare_host_is_installed_from_packages(site: Site) -> None:
     status, output, calls = install(site, BARE)
     assert status == 0, output
     assert calls == [*["apt_packages"] * 3, f"nvidia_driver_module {NEW}", "managed_service"]
     assert site.asked("apt_packages")[-1]["allow_removal"] is False
 
 
-def test_a_version_that_the_repository_lacks_is_refused(site: Site) -> None:
+def test_version_missing_from_the_repository_is_refused(site: Site) -> None:
     status, output, calls = install(site, BARE, nvidia_driver_version="570.1.02")
     assert status != 0 and "not in NVIDIA's repository for Debian 12" in output and calls == []
 
 
-def test_another_loaded_driver_is_subject_to_the_disruption_policy(site: Site) -> None:
+def test_replacing_a_loaded_driver_is_subject_to_the_disruption_policy(site: Site) -> None:
     site.answer(
         "gpu_pods_info", {"changed": False, "pods": [{"namespace": "team", "name": "train-0", "empty_dirs": []}]}
     )
@@ -74,7 +74,7 @@ def test_another_loaded_driver_is_subject_to_the_disruption_policy(site: Site) -
         assert status != 0 and "team/train-0" in output and calls == [], source
 
 
-def test_a_pod_brings_the_driver_where_that_is_chosen(site: Site) -> None:
+def test_daemonset_installs_the_driver_on_request(site: Site) -> None:
     more = {"nvidia_driver_source": "daemonset", "nvidia_driver_installer_image": "r/driver:1"}
     status, output, calls = install(site, BARE, **more)
     assert status == 0, output
@@ -86,9 +86,7 @@ def test_a_pod_brings_the_driver_where_that_is_chosen(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("given", "state"), [("administrators", "absent"), ("all", "present")])
-def test_performance_counters_are_for_administrators_unless_the_inventory_says_otherwise(
-    site: Site, given: str, state: str
-) -> None:
+def test_performance_counters_are_restricted_to_administrators_by_default(site: Site, given: str, state: str) -> None:
     for more in ({"nvidia_driver_profiling": given}, *([{}] if state == "absent" else [])):
         status, output, _calls = install(site, BARE, **more)
         assert status == 0, output
@@ -98,7 +96,7 @@ def test_performance_counters_are_for_administrators_unless_the_inventory_says_o
         assert "\noptions nvidia NVreg_RestrictProfilingToAdminUsers=0\n" in found["content"]
 
 
-def test_a_setting_for_performance_counters_that_waits_is_reported(site: Site) -> None:
+def test_pending_setting_of_performance_counters_is_reported(site: Site) -> None:
     loaded = {"loaded_version": NEW, "profiling": "administrators", "packages": {}, "origin": "cuda_repository"}
     _status, output, _calls = install(site, loaded, nvidia_driver_profiling="all")
     assert "nvidia_driver_profiling=all has effect when the driver is loaded the next time" in " ".join(output.split())

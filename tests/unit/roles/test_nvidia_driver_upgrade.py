@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The order of an upgrade, and the way back, with modules that only say what they were asked for."""
+"""Order of the steps of an upgrade and of a rollback, with stubbed modules that record their arguments."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ HOST_INFO: dict[str, Any] = {
 
 
 class Upgrade(Site):  # type: ignore[misc]
-    """The upgrade of one node."""
+    """Site that upgrades one node."""
 
     def run(
         self, version: str = NEW, host: dict[str, Any] | None = None, playbook: str = PLAYBOOK, **more: Any
     ) -> tuple[int, str, list[str]]:
-        """Exit status, output, and the calls."""
+        """Return the exit status, the output, and the calls of modules."""
         settings = {
             "preflight_host": host or HOST,
             "cluster_api_kubeconfig": "/nowhere",
@@ -103,12 +103,12 @@ PROVE = ["node_maintenance verifying", "wait_for_rollout", "gpu_acceptance"]
 
 
 def swap(version: str) -> list[str]:
-    """The calls that bring a version: headers only where it was not loaded at first, a pinning package from 590 on."""
+    """Return the calls that install a version; only the new one also needs headers and a pinning package."""
     packages = ["apt_packages"] * (3 if version == NEW else 1)
     return [*packages, f"nvidia_driver_module {version}", "managed_service"]
 
 
-def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
+def test_upgrade_of_a_node_runs_all_steps_in_order(site: Upgrade) -> None:
     status, output, calls = site.run()
     assert status == 0, output
     assert calls == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance ended"]
@@ -132,21 +132,21 @@ def test_one_node_from_the_first_to_the_last_step(site: Upgrade) -> None:
     assert release["follow"] == {"version": f"{NEW}-1", "replaces": [f"{OLD}-1"]}
     assert release["allow_removal"] is True and release["allow_downgrade"] is True
     assert site.asked("wait_for_rollout")[0]["allocatable"] == {"gpu1": {"nvidia.com/gpu": "1"}}
-    # Errors of the driver that was there before do not count.
+    # Errors of the previous driver are ignored.
     assert [asked["nvidia_smi"]["xids_since"] for asked in site.asked("gpu_host_info")] == [BEGAN]
 
 
-def test_a_kernel_without_headers_in_apt_is_refused_before_dkms_fails(site: Upgrade) -> None:
+def test_kernel_without_headers_is_refused_before_dkms_fails(site: Upgrade) -> None:
     site.answer("apt_packages", {"changed": False, "missing": ["linux-headers-6.12.0"]}, "linux-headers")
     kernel = {**HOST["kernel_packages"], "image": "linux-image-6.12.0"}
     status, output, calls = site.run(host={**HOST, "kernel_packages": kernel})
     assert status != 0 and "no apt source of this host has linux-headers-6.12.0" in " ".join(output.split())
     assert f"nvidia_driver_module {NEW}" not in calls
-    # The way back is open.
+    # If the driver was rolled back, the node is marked as failed.
     assert f"was rolled back to {OLD}" not in output or calls[-1] == "node_maintenance failed"
 
 
-def test_no_persistence_daemon_is_no_failure(site: Upgrade) -> None:
+def test_missing_persistence_daemon_is_not_a_failure(site: Upgrade) -> None:
     site.answer("managed_service", {"changed": False, "state": "not-found", "actions": [], "restart": False})
     status, output, _calls = site.run()
     assert status == 0 and "has brought nvidia-persistenced" in output
@@ -162,7 +162,7 @@ def test_no_persistence_daemon_is_no_failure(site: Upgrade) -> None:
         ("590.1.02", "nvidia-kernel-open-dkms"),
     ],
 )
-def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str, name: str) -> None:
+def test_version_that_is_not_in_the_table_can_be_rolled_back(site: Upgrade, old: str, name: str) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     answers(site, old)
     packages = {"libnvidia-ml1": f"{old}-9", name: f"{old}-1ubuntu1"}
@@ -171,20 +171,20 @@ def test_a_version_that_is_not_in_the_table_returns_too(site: Upgrade, old: str,
     assert status != 0 and f"The driver was rolled back to {old}" in output
     package = {"name": name, "version": f"{old}-1ubuntu1"}
     assert site.asked("node_maintenance")[0]["data"]["package"] == package
-    # A driver for computing only is known by its modules, and returns with the rest of it.
+    # A compute-only driver is recognized by its kernel modules, and is rolled back completely.
     names = ["nvidia-driver-cuda", name] if "dkms" in name else [name]
     back = [each for each in site.asked("apt_packages")[-1]["packages"] if not each.get("optional")]
     assert back == [{"name": each, "version": f"{old}-1ubuntu1"} for each in names]
 
 
-def test_errors_of_a_driver_that_was_not_loaded_anew_count(site: Upgrade) -> None:
+def test_errors_of_a_driver_that_was_not_reloaded_count(site: Upgrade) -> None:
     site.answer("nvidia_driver_module", {"changed": False, "reboot_required": False, "reason": "", "began": BEGAN}, NEW)
     status, output, _calls = site.run()
     assert status == 0, output
     assert [asked["nvidia_smi"]["xids_since"] for asked in site.asked("gpu_host_info")] == [""]
 
 
-def test_where_there_is_no_way_back_it_is_told_before_anything_changes(site: Upgrade) -> None:
+def test_impossible_rollback_is_announced_before_any_change(site: Upgrade) -> None:
     driver = {"loaded_version": "570.1.02", "packages": {}, "origin": "runfile"}
     status, output, _calls = site.run(host={**HOST, "nvidia_driver": driver})
     assert status == 0, output
@@ -192,7 +192,7 @@ def test_where_there_is_no_way_back_it_is_told_before_anything_changes(site: Upg
     assert told.index("570.1.02 can't return") < told.index("Cordon the node")
 
 
-def test_a_service_needs_no_suffix(site: Upgrade) -> None:
+def test_service_names_need_no_suffix(site: Upgrade) -> None:
     users = [{"pid": 7, "name": "jupyter", "unit": "jupyter.service", "pod": "", "devices": []}]
     site.answer("nvidia_driver_users_info", {"changed": False, "users": users, "services": []})
     status, output, _calls = site.run(nvidia_driver_services=["jupyter", "exporter.socket"])
@@ -219,20 +219,20 @@ def test_each_distribution_has_its_own_signing_key(site: Upgrade, name: str, fil
     assert site.asked("apt_source")[0]["key_url"] == f"{base}/{name}/x86_64/{file}"
 
 
-def test_nothing_is_done_where_nothing_differs(site: Upgrade) -> None:
+def test_node_with_the_requested_version_is_not_changed(site: Upgrade) -> None:
     status, output, calls = site.run(OLD)
     assert status == 0, output
     assert calls == []
 
 
 @pytest.mark.parametrize("policy", ["refuse", "drain"])
-def test_pods_with_gpus(site: Upgrade, policy: str) -> None:
+def test_pods_with_gpus_are_named_and_end_the_upgrade(site: Upgrade, policy: str) -> None:
     pods = {"changed": False, "pods": [{"namespace": "research", "name": "train-0", "empty_dirs": []}]}
     site.answer("gpu_pods_info", pods)
     status, output, calls = site.run(cluster_disruption_policy=policy)
     assert status != 0
     assert "research/train-0" in output
-    # The drain is said to be done, and the pod is still there: it must have come meanwhile.
+    # The pod is still there after a successful drain, so it must have started in the meantime.
     assert calls == (
         []
         if policy == "refuse"
@@ -253,7 +253,7 @@ SHELL = {"pid": 7, "name": "python3", "unit": "", "pod": "", "devices": []}
         ("wait", [], [SHELL], ["node_maintenance begun", "node_maintenance ended"]),
     ],
 )
-def test_a_node_in_use_is_left_for_a_later_run(
+def test_node_in_use_is_left_for_a_later_run(
     site: Upgrade, policy: str, pods: list[dict[str, Any]], processes: list[dict[str, Any]], calls: list[str]
 ) -> None:
     site.answer("gpu_pods_info", {"pods": pods})
@@ -265,7 +265,7 @@ def test_a_node_in_use_is_left_for_a_later_run(
     entry = json.loads(file["content"])["driver-upgrade"]
     assert entry["users"] == (["research/train-0"] if pods else ["python3 7"])
     assert entry["pending"] == f"the NVIDIA driver to {NEW}"
-    # Of an interrupted upgrade the node may have half a driver.
+    # After an interrupted upgrade, the node may have only half of a driver.
     record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
     site.answer("k8s_info", node_with(record), '"Node"')
     status, output, found = site.run(cluster_disruption_policy=policy, cluster_disruption_wait=1)
@@ -273,7 +273,7 @@ def test_a_node_in_use_is_left_for_a_later_run(
     assert found[-1:] == ([] if policy == "defer" else ["node_maintenance failed"])
 
 
-def test_a_node_that_becomes_free_in_time_is_changed(site: Upgrade) -> None:
+def test_node_that_becomes_free_in_time_is_upgraded(site: Upgrade) -> None:
     site.answer("gpu_pods_info", {"pods": [TRAIN]})
     site.answer("gpu_pods_info", {"pods": []}, '"timeout": 10')
     record = json.dumps({"driver-upgrade": {"since": BEGAN, "change": "x", "users": ["y"], "pending": "z"}})
@@ -285,7 +285,7 @@ def test_a_node_that_becomes_free_in_time_is_changed(site: Upgrade) -> None:
     assert site.asked("managed_files")[-1]["files"] == [{"path": "/var/lib/gpulab/deferred.json", "state": "absent"}]
 
 
-def test_pods_that_are_signalled_get_the_wait_as_their_grace(site: Upgrade) -> None:
+def test_wait_is_the_grace_period_of_signalled_pods(site: Upgrade) -> None:
     site.answer("gpu_pods_info", {"pods": [TRAIN]})
     site.answer("gpu_pods_info", {"pods": []}, '"timeout": 10')
     status, output, _calls = site.run(cluster_disruption_policy="signal", cluster_disruption_wait=300)
@@ -295,7 +295,7 @@ def test_pods_that_are_signalled_get_the_wait_as_their_grace(site: Upgrade) -> N
     assert [each["grace"] for each in site.asked("node_maintenance")[1:]] == [0, 0]
 
 
-def test_a_process_of_nobody_is_named_and_not_stopped(site: Upgrade) -> None:
+def test_unknown_process_is_named_and_not_stopped(site: Upgrade) -> None:
     users = [
         {"pid": 7, "name": "python3", "unit": "jupyter.service", "pod": "", "devices": []},
         {"pid": 8, "name": "nvidia-persiste", "unit": "nvidia-persistenced.service", "pod": "", "devices": []},
@@ -306,25 +306,25 @@ def test_a_process_of_nobody_is_named_and_not_stopped(site: Upgrade) -> None:
     assert "python3 7 jupyter.service" in output and "nvidia-persiste 8" not in output
 
 
-def test_a_drain_that_fails_leaves_everything_as_it_was(site: Upgrade) -> None:
+def test_failed_drain_changes_nothing(site: Upgrade) -> None:
     site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
     status, output, calls = site.run(cluster_disruption_policy="drain")
     assert status != 0 and "a budget" in output
     assert calls == ["node_maintenance begun", f"nvidia_driver_module {OLD}", "node_maintenance ended"]
 
 
-def test_a_driver_in_use_is_left_alone(site: Upgrade) -> None:
+def test_driver_in_use_is_not_replaced(site: Upgrade) -> None:
     busy = {"changed": False, "reboot_required": True, "reason": "driver 580 is in use: Module nvidia is in use"}
     site.answer("nvidia_driver_module", busy, '"absent"')
     status, output, calls = site.run()
     assert status != 0 and "Module nvidia is in use" in output
-    # A reboot of the machine that Ansible runs on would end the run.
+    # The role doesn't reboot the machine that Ansible runs on.
     assert "Reboot this host yourself and run again" in output
     assert "apt_packages" not in calls
     assert calls[-2:] == [f"nvidia_driver_module {OLD}", "node_maintenance ended"]
 
 
-def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Upgrade) -> None:
+def test_failing_driver_is_rolled_back_and_the_node_stays_cordoned(site: Upgrade) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     site.answer("nvidia_dkms_info", {"changed": False, "reason": ["nv.c:1: error: no"], "log": "/x/make.log"}, NEW)
     answers(site, OLD)
@@ -336,14 +336,14 @@ def test_a_version_that_fails_goes_back_and_the_node_stays_cordoned(site: Upgrad
     assert calls == [*begun, *EMPTY, *swap(OLD), f"nvidia_cdi_spec {OLD}", "node_maintenance failed"]
     failed = site.asked("node_maintenance")[-1]
     assert "Invalid argument" in failed["failure"]
-    # Nothing that the way back would have to wait for is left to drain.
+    # The rollback doesn't drain the node again.
     assert [each["drain"] for each in site.asked("node_maintenance") if each["state"] == "begun"] == [True, False]
     back = site.asked("apt_packages")[-1]
     assert back["packages"] == [{"name": "nvidia-open-580", "version": f"{OLD}-1"}]
     assert back["follow"]["replaces"] == [f"{NEW}-1"]
 
 
-def test_advice_after_a_failed_build_can_be_followed_with_the_distribution_s_driver(site: Upgrade) -> None:
+def test_failed_build_of_a_distribution_driver_has_feasible_advice(site: Upgrade) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: not found"}, "550.163.01")
     error = "nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'"
     site.answer("nvidia_dkms_info", {"changed": False, "reason": [error], "log": "/x/make.log"}, "550.163.01")
@@ -355,13 +355,13 @@ def test_advice_after_a_failed_build_can_be_followed_with_the_distribution_s_dri
     assert "Choose a version" not in told
 
 
-def test_a_proof_that_fails_goes_back_too(site: Upgrade) -> None:
+def test_failed_verification_rolls_the_driver_back(site: Upgrade) -> None:
     site.answer("gpu_acceptance", {"changed": True, "problems": ["gpu1: GPU-1: unknown error"]})
     status, output, calls = site.run()
     assert status != 0 and "GPU-1: unknown error" in output
     assert calls[:12] == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance begun"]
     assert f"nvidia_driver_module {OLD}" in calls and calls[-1] == "node_maintenance failed"
-    # nvidia-smi still says the new version here.
+    # The stub of nvidia_smi_info still reports the new version.
     assert "could not be rolled back" in output and f"nvidia-smi reports {NEW}" in output
 
 
@@ -381,7 +381,7 @@ BROKEN_DNS = {"inconclusive": True, "problems": ["gpu1: a pod can't reach DNS na
     ],
 )
 @pytest.mark.parametrize("silent", [False, True], ids=["the API is back", "the API stays away"])
-def test_a_driver_that_could_not_be_verified_is_kept_on_a_cordoned_node(
+def test_driver_is_kept_on_a_cordoned_node_if_it_cannot_be_verified(
     site: Upgrade, module: str, result: dict[str, Any], calls_after: int, silent: bool
 ) -> None:
     site.answer(module, result)
@@ -395,7 +395,7 @@ def test_a_driver_that_could_not_be_verified_is_kept_on_a_cordoned_node(
     assert "the API did not answer" in site.asked("node_maintenance")[-1]["failure"]
 
 
-def test_an_earlier_verification_does_not_keep_a_driver_that_fails(site: Upgrade) -> None:
+def test_earlier_verification_does_not_prevent_a_rollback(site: Upgrade) -> None:
     site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     answers(site, OLD)
     playbook = PLAYBOOK.replace(
@@ -411,11 +411,11 @@ def node_with(record: dict[str, Any]) -> dict[str, Any]:
     return {"changed": False, "resources": [{**NODE, "metadata": {"name": "gpu1", "annotations": annotations}}]}
 
 
-def test_a_run_goes_on_where_another_was_interrupted(site: Upgrade) -> None:
+def test_interrupted_upgrade_is_resumed(site: Upgrade) -> None:
     record = {
         "cordoned": False,
         "labels": {},
-        # A service that an upgrade never stops is none to start, whatever the record says.
+        # A service in the record that upgrades never stop must not be started.
         "data": {"from": OLD, "services": ["gpulab-unknown.service"], "offered": {"nvidia.com/gpu": "1"}},
         "failure": "",
     }
@@ -432,7 +432,7 @@ def test_a_run_goes_on_where_another_was_interrupted(site: Upgrade) -> None:
     assert site.asked("node_maintenance")[0]["data"]["from"] == OLD
 
 
-def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_back(site: Upgrade) -> None:
+def test_failed_drain_of_a_resumed_upgrade_does_not_release_the_node(site: Upgrade) -> None:
     record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
     site.answer("k8s_info", node_with(record), '"Node"')
     site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
@@ -441,7 +441,7 @@ def test_a_drain_of_a_second_run_that_fails_does_not_give_a_half_changed_node_ba
     assert calls[-1] == "node_maintenance failed"
 
 
-def test_a_driver_of_another_is_refused(site: Upgrade) -> None:
+def test_unmanaged_driver_is_refused(site: Upgrade) -> None:
     status, output, calls = site.run(nvidia_driver_source="preinstalled")
     assert status != 0 and "not managed by this collection" in output and calls == []
 
@@ -453,7 +453,7 @@ def test_a_driver_of_another_is_refused(site: Upgrade) -> None:
         ("Ubuntu 24.04", ["nvidia-headless-550-server-open", "nvidia-utils-550-server"]),
     ],
 )
-def test_the_distribution_s_packages(site: Upgrade, system: str, packages: list[str]) -> None:
+def test_packages_of_the_distribution_are_installed(site: Upgrade, system: str, packages: list[str]) -> None:
     answers(site, "550.163.01")
     other = {"loaded_version": "550.1", "packages": {}, "origin": "distribution"}
     host = {**HOST, "os": {"key": system, "repository_name": "x"}, "nvidia_driver": other}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How preflight chooses the driver's version and asks for its packages, with a module that returns given answers."""
+"""How preflight chooses the driver version and looks up its packages, with a stub of preflight_info."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def play(site: Site, facts: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def read(site: Site, facts: dict[str, Any], **more: Any) -> str:
-    """What Ansible prints."""
+    """Run preflight and return its output."""
     ansible = {"nodename": "gpu1", "default_ipv4": {"address": "192.0.2.1"}}
     settings = {"facts": facts, "place": str(site.place), "ansible_facts": ansible, **more}
     status, output = site.play(PLAYBOOK, settings)
@@ -89,8 +89,8 @@ def questions(site: Site) -> list[dict[str, Any]]:
     return [call for call in site.asked("preflight_info") if call.get("repositories")]
 
 
-def test_a_bare_host_gets_the_newest_and_its_packages_are_asked_for(site: Site) -> None:
-    # cp1 is left out, and does not answer.
+def test_bare_host_gets_the_newest_version_and_its_packages_are_looked_up(site: Site) -> None:
+    # cp1 is not in this run, and does not answer.
     site.answer("preflight_info", {"failed": True, "msg": "no answer"}, '"controller_time": 0')
     found = play(site, FACTS)
     assert found["choice"]["version"] == found["version"] == NEW
@@ -103,12 +103,12 @@ def test_a_bare_host_gets_the_newest_and_its_packages_are_asked_for(site: Site) 
     assert found["repositories"] == [{"name": "Kubernetes", "missing": {}}, ANSWER]
 
 
-def test_a_host_that_the_run_leaves_out_has_a_say(site: Site) -> None:
+def test_version_of_a_host_outside_the_run_is_considered(site: Site) -> None:
     site.answer("preflight_info", {"changed": False, **FACTS, "nvidia_driver": driver(OLD)}, '"controller_time": 0')
     assert play(site, FACTS)["version"] == OLD
 
 
-def test_a_host_that_the_run_leaves_out_may_be_down(site: Site) -> None:
+def test_host_outside_the_run_may_be_unreachable(site: Site) -> None:
     ssh = site.place / "ssh"
     ssh.write_text("#!/bin/sh\necho 'No route to host' >&2\nexit 255\n")
     ssh.chmod(0o755)
@@ -118,7 +118,7 @@ def test_a_host_that_the_run_leaves_out_may_be_down(site: Site) -> None:
     assert play(site, FACTS)["version"] == NEW
 
 
-def test_nothing_is_asked_of_a_finished_host(site: Site) -> None:
+def test_finished_host_needs_no_lookup_of_packages(site: Site) -> None:
     installed = {
         f"nvidia-driver-pinning-{NEW}": "595-1",
         "nvidia-driver-cuda": f"{NEW}-1",
@@ -129,18 +129,18 @@ def test_nothing_is_asked_of_a_finished_host(site: Site) -> None:
     assert found["version"] == NEW and found["repositories"] == FACTS["repositories"]
 
 
-def test_a_version_that_the_distribution_lacks_is_no_question(site: Site) -> None:
+def test_packages_are_not_looked_up_for_an_unavailable_version(site: Site) -> None:
     system = {"key": "Debian 13", "repository_name": "debian13"}
     found = play(site, {**FACTS, "os": system}, nvidia_driver_version=OLD)
     assert found["version"] == OLD and found["repositories"] == FACTS["repositories"]
 
 
-def test_a_reboot_is_announced_if_nouveau_is_loaded(site: Site) -> None:
+def test_reboot_is_announced_if_nouveau_is_loaded(site: Site) -> None:
     gpus = [{**FACTS["gpus"][0], "driver": "nouveau"}]
     nouveau = {**FACTS, "gpus": gpus, "nvidia_driver": {**FACTS["nvidia_driver"], "nouveau_loaded": True}}
     output = read(site, nouveau)
     assert "nouveau drives 1 of 1 GPUs" in output and "needs a reboot" in output
-    # The test runs on the machine that it plays with.
+    # The host is the machine that Ansible runs on, which is not rebooted automatically.
     assert "Reboot this host yourself" in output
     assert "nouveau" not in read(site, {**nouveau, "nvidia_driver": {**driver(NEW), "nouveau_loaded": True}})
     assert "nouveau" not in read(site, nouveau, nvidia_driver_source="preinstalled")

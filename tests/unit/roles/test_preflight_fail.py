@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The last screen of a run that preflight ends: ssh prints what OpenSSH prints, and good hosts have recorded facts."""
+"""Last screen of a run that fails in preflight, with OpenSSH's messages and the recorded facts of good hosts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY_UNKNOWN = (
     "No ED25519 host key is known for {address} and you have requested strict checking.\\nHost key verification failed."
 )
 NO_SUDO = "sudo: a password is required"
-# As an action it decides on the controller whether the host is read.
+# An action plugin runs on the controller, where it decides whether the host answers.
 READER = """
 import json
 from ansible.plugins.action import ActionBase
@@ -46,7 +46,7 @@ sys.exit(1 if "sudo" in json.load(open({place!r} + "/ssh.json"))[found[0]] else 
 
 
 class Fleet:
-    """Hosts by what their SSH server answers; without an answer they have the facts of good hosts."""
+    """Hosts with the error of their SSH connection; hosts without an error have the facts of good hosts."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -63,7 +63,7 @@ class Fleet:
         return names
 
     def run(self, callback: str) -> list[str]:
-        """Return the last screen of preflight."""
+        """Run preflight and return its last screen."""
         known, answers, lines = {}, {}, []
         for number, (name, says) in enumerate(self.hosts.items(), 1):
             address = f"192.0.2.{number}"
@@ -109,7 +109,7 @@ def fleet(tmp_path: Path) -> Fleet:
 
 
 def reason(screen: list[str]) -> list[str]:
-    """Return what follows the recap or the phases."""
+    """Return the list of problems, which follows the recap or the phases."""
     first = next(place for place, row in enumerate(screen) if re.match(r"\d+ problems? found before", row))
     return screen[first:]
 
@@ -118,7 +118,7 @@ CALLBACKS = pytest.mark.parametrize("callback", ["gpulab.kubernetes.progress", "
 
 
 @CALLBACKS
-def test_every_cause_of_41_hosts_is_on_the_last_screen_with_its_remedy(fleet: Fleet, callback: str) -> None:
+def test_last_screen_has_every_cause_and_remedy_of_41_hosts(fleet: Fleet, callback: str) -> None:
     silent, refused, unknown = fleet.add(9, TIMED_OUT), fleet.add(6, KEY_REFUSED), fleet.add(5, KEY_UNKNOWN)
     (locked,) = fleet.add(1, NO_SUDO)
     full, small = fleet.add(2)
@@ -149,7 +149,7 @@ def test_every_cause_of_41_hosts_is_on_the_last_screen_with_its_remedy(fleet: Fl
 
 
 @CALLBACKS
-def test_two_hosts_that_cannot_be_reached_are_named_once_each(fleet: Fleet, callback: str) -> None:
+def test_unreachable_hosts_are_named_once_each(fleet: Fleet, callback: str) -> None:
     (fleet.place / "gpulab-problems.txt").write_text("of an earlier run")
     fleet.add(1, KEY_REFUSED)
     fleet.add(1, TIMED_OUT)

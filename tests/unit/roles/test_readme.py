@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The READMEs of the roles have one skeleton, and the entry points that they name exist."""
+"""The READMEs of roles have common sections, and name existing entry points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SKELETON = ["Requirements", "Example", "Entry points", "What it changes", "Remov
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
-def test_the_sections_are_in_the_order_of_the_skeleton(readme: Path) -> None:
+def test_sections_have_the_common_order(readme: Path) -> None:
     headings = re.findall(r"^## (.+)$", readme.read_text(), re.MULTILINE)
     known = [heading for heading in headings if heading in SKELETON]
     assert known == sorted(known, key=SKELETON.index)
@@ -25,7 +25,7 @@ def test_the_sections_are_in_the_order_of_the_skeleton(readme: Path) -> None:
 
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: path.parent.name)
-def test_the_entry_points_exist(readme: Path) -> None:
+def test_named_entry_points_exist(readme: Path) -> None:
     section = re.search(r"^## Entry points\n(.*?)(?=^## |\Z)", readme.read_text(), re.MULTILINE | re.DOTALL)
     cells = re.findall(r"^\| (`.+?`) \|", section[1], re.MULTILINE) if section else []
     for entry in re.findall(r"`(\w+)`", " ".join(cells)):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which files the roles ask for that hold a secret: only root can read them, and no log shows them."""
+"""Files with secrets: only root can read them, and no log shows them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ADDRESSES = {
     "preflight_host": HOST,
 }
 
-# As it is, and as containerd sends it.
+# The secret itself, and as containerd sends it.
 SECRETS = ("S3CRET", base64.b64encode(b"ci:S3CRET").decode())
 APT = [{"machine": "mirror.example.org", "username": "ci", "password": "S3CRET-apt"}]
 ROLES = REPOSITORY / "roles"
@@ -62,7 +62,7 @@ PRIVATE.add("/etc/containerd/certs.d/nvcr.io/hosts.toml")
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """The arguments of every state of the roles, by module, where all settings hold a secret."""
+    """Return the arguments of all states of the roles, by module, with a secret in every setting that may have one."""
     site = Site(tmp_path_factory.mktemp("site"))
     settings = {
         "cluster_http_proxy": "http://user:S3CRET-proxy@proxy.example.org:3128",
@@ -74,7 +74,7 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, 
     return {module: site.asked(module) for module in ("apt_source", "managed_files")}
 
 
-def test_secrets_are_in_private_files_alone(asked: dict[str, list[dict[str, Any]]]) -> None:
+def test_secrets_are_only_in_private_files(asked: dict[str, list[dict[str, Any]]]) -> None:
     files = {file["path"]: file for call in asked["managed_files"] for file in call["files"]}
     private = {path for path, file in files.items() if any(word in json.dumps(file) for word in SECRETS)}
     assert private == PRIVATE
@@ -82,12 +82,12 @@ def test_secrets_are_in_private_files_alone(asked: dict[str, list[dict[str, Any]
         assert files[path]["mode"] == "0600" and not files[path].get("content"), path
 
 
-def test_each_source_gets_the_credentials(asked: dict[str, list[dict[str, Any]]]) -> None:
+def test_each_apt_source_gets_the_credentials(asked: dict[str, list[dict[str, Any]]]) -> None:
     assert [call["credentials"] for call in asked["apt_source"]] == [APT, APT]
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: str(path.relative_to(ROLES)))
-def test_a_pod_has_a_token_only_with_an_account_of_its_own(template: Path) -> None:
+def test_pods_have_a_token_only_with_their_own_service_account(template: Path) -> None:
     text = template.read_text()
     pods = re.findall(r"^ +containers:", text, re.MULTILINE)
     account = r"serviceAccountName: (?:\S+|\{\{ \w+ \}\})"

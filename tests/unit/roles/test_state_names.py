@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The tasks of a role select states that its list has, and together they apply each of them."""
+"""The tasks of a role select existing states of its list, and together apply all of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stubbed_site import REPOSITORY
 MODULE = "gpulab.kubernetes.host_state"
 ROLES = {path.parents[1].name: yaml.safe_load(path.read_text()) for path in REPOSITORY.glob("roles/*/vars/main.yml")}
 VARIABLES = {name: value for variables in ROLES.values() for name, value in variables.items()}
-# By role. The role plan has those of all roles.
+# Lists of states by role, without the role plan, which has the states of all roles.
 LISTS = {
     role: variables[name]
     for role, variables in ROLES.items()
     for name in (f"{role}_states", f"_{role}_states")
     if name in variables and role != "plan"
 }
-# States that the role applies with the state's own module, by role.
+# By role, states that are not applied by host_state, but by a task with the state's module.
 DIRECTLY = {
     "acceptance": ["host"],
     "containerd": ["service"],
@@ -34,7 +34,7 @@ DIRECTLY = {
 
 
 def options_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the options of each task that applies states, also within blocks."""
+    """Yield the options of each task that applies states, including tasks in blocks."""
     if isinstance(value, list):
         for each in value:
             yield from options_in(each)
@@ -46,19 +46,19 @@ def options_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def entries(value: Any) -> list[dict[str, Any]]:
-    """Return the states of a list, which may consist of variables."""
+    """Return the states of a list, resolving variables in it."""
     if isinstance(value, str):
         return [entry for name in re.findall(r"\w+_states?\b", value) for entry in entries(VARIABLES[name])]
     return [value] if isinstance(value, dict) else [entry for each in value for entry in entries(each)]
 
 
 def names(value: Any) -> list[str] | None:
-    """Return the names in a list, or in the lists of an expression."""
+    """Return the names of a list, or of the lists in an expression."""
     return re.findall(r"(?<![\w\]])\['(\w+)'\]", value) if isinstance(value, str) else value
 
 
 @pytest.mark.parametrize("role", LISTS)
-def test_tasks_of_a_role_apply_each_of_its_states(role: str) -> None:
+def test_tasks_of_a_role_apply_all_of_its_states(role: str) -> None:
     applied = [
         state["name"]
         for path in REPOSITORY.glob(f"roles/{role}/tasks/*.yml")
@@ -69,12 +69,12 @@ def test_tasks_of_a_role_apply_each_of_its_states(role: str) -> None:
     assert [name for name in planned if name not in applied] == DIRECTLY.get(role, [])
 
 
-# Arguments of the task alone: check mode doesn't join a node.
+# Arguments that only the task has, because check mode doesn't join a node.
 TO_ACT = {"config", "discovery"}
 
 
 def tasks_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield each task, also within blocks."""
+    """Yield each task, including tasks in blocks."""
     for entry in value:
         yield entry
         for part in ("block", "rescue", "always"):
@@ -82,7 +82,7 @@ def tasks_in(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def acts(role: str, module: str, service: str = "") -> list[dict[str, Any]]:
-    """Return the options of each task of a role that runs a module; of the role host, those for a service."""
+    """Return the options of the role's tasks that run a module, directly or through the role host for a service."""
     found = []
     for path in REPOSITORY.glob(f"roles/{role}/tasks/*.yml"):
         for task in tasks_in(yaml.safe_load(path.read_text()) or []):
@@ -98,7 +98,7 @@ def acts(role: str, module: str, service: str = "") -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("role", "name"), [(role, name) for role, states in DIRECTLY.items() for name in states if role != "gpu_sharing"]
 )
-def test_a_state_has_the_arguments_of_the_task_that_applies_it(role: str, name: str) -> None:
+def test_state_has_the_arguments_of_the_task_that_applies_it(role: str, name: str) -> None:
     [entry] = [entry for entry in entries(LISTS[role]) if entry["name"] == name]
     arguments = entry["args"]
     if isinstance(arguments, str):
@@ -107,12 +107,12 @@ def test_a_state_has_the_arguments_of_the_task_that_applies_it(role: str, name: 
     found = acts(role, entry["module"], name if name == "kubelet" else "")
     assert found
     for options in found:
-        # Only check mode uses it, to predict the start of a unit that is not yet installed.
+        # Only check mode uses when_missing, to predict the start of a unit that isn't installed yet.
         for either in (arguments, options):
             either.pop("when_missing", None)
         more = {key: value for key, value in options.items() if key in TO_ACT and key not in arguments}
         assert {**arguments, **more} == options
 
 
-def test_lists_are_found() -> None:
+def test_lists_of_states_are_found() -> None:
     assert {*DIRECTLY, "docker", "host", "minikube", "nvidia_driver"} <= set(LISTS)

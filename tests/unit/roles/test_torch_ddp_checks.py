@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the role in check mode on this machine: what it refuses, and what a benchmark takes from a user's settings."""
+"""Runs of the role in check mode on this machine: rejected settings, and settings that a benchmark ignores."""
 
 from __future__ import annotations
 
@@ -65,30 +65,30 @@ def run(folder: Path, part: str, **variables: Any) -> tuple[int, str]:
         ("benchmark_network", {"torch_ddp_nodes": 1}, "an all-reduce needs 2 nodes or more"),
     ],
     ids=[
-        "a label that is no text",
-        "a truth in the environment",
-        "nothing in the environment",
-        "one node has no network",
+        "label that is not a string",
+        "boolean in the environment",
+        "null in the environment",
+        "benchmark of one node",
     ],
 )
-def test_what_cannot_work_is_refused(tmp_path: Path, part: str, variables: dict[str, Any], complaint: str) -> None:
+def test_unusable_settings_are_refused(tmp_path: Path, part: str, variables: dict[str, Any], complaint: str) -> None:
     code, output = run(tmp_path, part, **variables)
     assert (code, complaint in output) == (2, True), output
 
 
-def test_a_benchmark_does_not_take_the_script_of_a_training(tmp_path: Path) -> None:
+def test_benchmark_ignores_the_script_and_volumes_of_a_training(tmp_path: Path) -> None:
     code, output = run(tmp_path, "benchmark_network", torch_ddp_script="/no/such/train.py", torch_ddp_volumes={"/d": 1})
     assert code == 0, output
 
 
-def test_a_rehearsal_tells_what_would_be_trained(tmp_path: Path) -> None:
+def test_check_mode_shows_what_would_be_trained(tmp_path: Path) -> None:
     code, output = run(tmp_path, "main", torch_ddp_image="ddp:1", torch_ddp_gpus_per_node=4)
     assert (code, "Would train with ddp:1 on 2 nodes, with 4 GPUs and 4 processes on each" in output) == (0, True), (
         output
     )
 
 
-def test_without_an_image_the_defaults_are_candidates(tmp_path: Path) -> None:
+def test_default_images_are_candidates_if_none_is_set(tmp_path: Path) -> None:
     code, output = run(tmp_path, "main")
     assert (code, "2.9.1-cuda12.8-cudnn9-runtime or docker.io/pytorch/pytorch:2.9.1-cuda12.6" in output) == (0, True), (
         output
@@ -106,7 +106,7 @@ def test_without_an_image_the_defaults_are_candidates(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_training_pod_is_not_the_first_to_be_evicted(
+def test_training_pod_requests_cpu_or_memory_and_is_not_evicted_first(
     tmp_path: Path, variables: dict[str, Any], resources: dict[str, Any], priority: str | None
 ) -> None:
     given = {"torch_ddp_script": "/train.py", **variables}
@@ -117,6 +117,6 @@ def test_a_training_pod_is_not_the_first_to_be_evicted(
     assert (pod["containers"][0]["resources"], pod.get("priorityClassName")) == (resources, priority)
     word = next(each for each in pod["containers"][0]["env"] if each["name"] == "LAUNCH_WORD")
     assert word["valueFrom"] == {"secretKeyRef": {"name": "torch-ddp", "key": "word"}}
-    # Kubernetes counts CPU and memory only: without them, the quality of service is BestEffort.
+    # Without CPU or memory, the pod's quality of service would be BestEffort.
     asked = {name for amounts in pod["containers"][0]["resources"].values() for name in amounts}
     assert asked & {"cpu", "memory"}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the launcher of several pods on this machine, with small programs in torchrun's place."""
+"""Runs of the launcher of several pods on this machine, with small programs in place of torchrun."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 LAUNCH = Path(__file__).resolve().parents[3] / "roles" / "torch_ddp" / "files" / "launch.py"
-# Notes each life; waits for a word of the test, which is its exit status.
+# Records each start, and waits until the test tells it an exit status.
 PROGRAM = """
 import os, pathlib, sys, time
 pod = pathlib.Path(sys.argv[1], os.environ["LAUNCH_INDEX"])
@@ -56,7 +56,7 @@ def until(good: Callable[[], bool], seconds: float = 30) -> None:
 
 
 class Job:
-    """Pods of one job; a pod is a process of the launcher."""
+    """Job whose pods are processes of the launcher."""
 
     def __init__(self, directory: Path, nodes: int = 2, restarts: int = 1) -> None:
         self.directory = directory
@@ -82,11 +82,11 @@ class Job:
             )
 
     def lives(self) -> list[int]:
-        """Return how often the program has been started, by pod."""
+        """Return the number of times that the program was started, by pod."""
         return [len(list((self.directory / str(index)).glob("life-*"))) for index in range(self._nodes)]
 
     def pid(self, index: int) -> int:
-        """Return the process of the program's last life in a pod."""
+        """Return the process ID of the last start of the program in a pod."""
         names = [path.name for path in (self.directory / str(index)).glob("life-*")]
         return int(max(names, key=lambda name: int(name.split("-")[1])).split("-")[2])
 
@@ -96,7 +96,7 @@ class Job:
         work.replace(self.directory / str(index) / "word")
 
     def kill(self, index: int) -> None:
-        """End a pod as a node does: all of its processes at once."""
+        """Kill all processes of a pod, as when its node fails."""
         program = self.pid(index)
         self.pods[index].kill()
         self.pods[index].wait()
@@ -120,13 +120,13 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 def start_all(job: Job) -> None:
-    # The second pod is there before the one that it has to reach.
+    # The second pod starts before the first, to which it has to connect.
     job.start(1)
     job.start(0)
     until(lambda: job.lives() == [1, 1])
 
 
-def test_no_pod_starts_before_all_are_there(job: Job) -> None:
+def test_programs_start_when_all_pods_are_connected(job: Job) -> None:
     job.start(0)
     until(lambda: "log-0" in {path.name for path in job.directory.iterdir()})
     with pytest.raises(subprocess.TimeoutExpired):
@@ -134,7 +134,7 @@ def test_no_pod_starts_before_all_are_there(job: Job) -> None:
     assert job.lives() == [0, 0]
 
 
-def test_all_end_well_together(job: Job) -> None:
+def test_pods_end_together_after_success(job: Job) -> None:
     start_all(job)
     job.tell(0, 0)
     with pytest.raises(subprocess.TimeoutExpired):
@@ -144,7 +144,7 @@ def test_all_end_well_together(job: Job) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_failure_restarts_all_of_them(job: Job, index: int) -> None:
+def test_failure_restarts_all_pods(job: Job, index: int) -> None:
     start_all(job)
     job.tell(index, 7)
     until(lambda: job.lives() == [2, 2])
@@ -155,11 +155,11 @@ def test_a_failure_restarts_all_of_them(job: Job, index: int) -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_lost_pod_restarts_all_of_them_and_uses_up_no_restart(job: Job, index: int) -> None:
+def test_lost_pod_restarts_all_pods_without_using_up_a_restart(job: Job, index: int) -> None:
     start_all(job)
     for life in (2, 3):
         job.kill(index)
-        # Nothing begins anew before its place is taken.
+        # The program only restarts when the lost pod has been replaced.
         until(lambda: "lost" in job.log(1 - index))
         job.start(index)
         until(lambda life=life: job.lives() == [life, life])  # type: ignore[misc]
@@ -169,7 +169,7 @@ def test_a_lost_pod_restarts_all_of_them_and_uses_up_no_restart(job: Job, index:
 
 
 @pytest.mark.parametrize("index", [0, 1])
-def test_when_the_restarts_are_used_up_the_pod_that_failed_says_so(job: Job, index: int) -> None:
+def test_exit_status_shows_which_pod_failed_after_the_last_restart(job: Job, index: int) -> None:
     start_all(job)
     job.tell(index, 7)
     until(lambda: job.lives() == [2, 2])
@@ -179,7 +179,7 @@ def test_when_the_restarts_are_used_up_the_pod_that_failed_says_so(job: Job, ind
     assert job.ends() == wanted
 
 
-def test_what_is_stopped_is_gone_before_the_next_attempt(job: Job) -> None:
+def test_stopped_program_has_ended_before_the_next_attempt(job: Job) -> None:
     start_all(job)
     first = job.pid(0)
     job.tell(1, 1)
@@ -188,7 +188,7 @@ def test_what_is_stopped_is_gone_before_the_next_attempt(job: Job) -> None:
         os.kill(first, 0)
 
 
-def test_a_pod_that_is_asked_to_end_ends_its_program(job: Job) -> None:
+def test_terminated_pod_ends_its_program(job: Job) -> None:
     start_all(job)
     program = job.pid(0)
     job.pods[0].terminate()
@@ -221,15 +221,15 @@ def is_closed(connection: socket.socket) -> bool:
         b"\xff\xfe\n",
         b"x" * 1_000_000,
     ],
-    ids=["an HTTP probe", "empty lines", "ready", "ended", "another word", "a part of it", "bytes", "a long line"],
+    ids=["HTTP probe", "empty lines", "ready", "ended", "wrong word", "incomplete word", "bytes", "long line"],
 )
-def test_a_connection_that_does_not_know_the_word_is_closed_and_changes_nothing(job: Job, message: bytes) -> None:
+def test_connection_without_the_word_is_closed_and_has_no_effect(job: Job, message: bytes) -> None:
     start_all(job)
     with connect(job) as stranger:
         with contextlib.suppress(ConnectionError):
             stranger.sendall(message)
         assert is_closed(stranger)
-    # Pod 1 has not been replaced, and the thread that decides goes on.
+    # The message neither replaced pod 1 nor stopped the coordinating thread.
     job.tell(1, 7)
     until(lambda: job.lives() == [2, 2])
     job.tell(0, 0)
@@ -238,7 +238,7 @@ def test_a_connection_that_does_not_know_the_word_is_closed_and_changes_nothing(
     assert "lost" not in job.log(0) + job.log(1)
 
 
-def test_connections_that_say_nothing_neither_stay_nor_keep_a_pod_out(job: Job) -> None:
+def test_silent_connections_are_closed_and_do_not_block_pods(job: Job) -> None:
     job.start(0)
     until(lambda: port_is_open(job.port))
     began = time.monotonic()
@@ -246,7 +246,7 @@ def test_connections_that_say_nothing_neither_stay_nor_keep_a_pod_out(job: Job) 
     slow = connect(job)
     job.start(1)
     until(lambda: job.lives() == [1, 1])
-    # A byte now and then does not buy time.
+    # An occasional byte doesn't extend the time limit.
     while time.monotonic() < began + 14:
         with contextlib.suppress(ConnectionError):
             slow.sendall(b"r")
@@ -259,7 +259,7 @@ def test_connections_that_say_nothing_neither_stay_nor_keep_a_pod_out(job: Job) 
     assert job.ends() == [0, 0]
 
 
-def test_lines_that_are_not_of_the_protocol_are_ignored_even_after_the_word(job: Job) -> None:
+def test_invalid_lines_are_ignored_even_after_the_word(job: Job) -> None:
     start_all(job)
     with connect(job) as peer:
         lines = (
@@ -285,21 +285,21 @@ def test_lines_that_are_not_of_the_protocol_are_ignored_even_after_the_word(job:
     assert "lost" not in job.log(0) + job.log(1)
 
 
-def test_the_training_script_does_not_get_the_word(tmp_path: Path) -> None:
+def test_training_script_does_not_receive_the_word(tmp_path: Path) -> None:
     job = Job(tmp_path, nodes=1)
     job.start(0, sys.executable, "-c", "import os; print(dict(os.environ))")
     assert job.ends() == [0]
     assert "LAUNCH_NODES" in job.log(0) and WORD not in job.log(0)
 
 
-def test_the_interface_of_the_pods_address_is_handed_on(tmp_path: Path) -> None:
+def test_interface_of_the_pod_address_is_passed_to_nccl(tmp_path: Path) -> None:
     job = Job(tmp_path, nodes=1)
     job.start(0, sys.executable, "-c", "import os; print(os.environ['NCCL_SOCKET_IFNAME'])")
     assert job.ends() == [0]
     assert "lo" in job.log(0).split()
 
 
-def test_a_first_pod_that_never_comes_is_told(tmp_path: Path) -> None:
+def test_missing_first_pod_is_reported(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.start(1)
     assert job.pods[1].wait(60) == 81

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role adds to W&B's agent, with stand-ins; tests/integration/test_launch.py has wandb itself."""
+"""The role's additions to W&B's agent, with stand-ins; tests/integration/test_launch.py uses the real wandb."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def program() -> Any:
     return module
 
 
-def test_all_parts_have_the_same_release_of_wandb(program: Any) -> None:
+def test_all_files_have_the_same_version_of_wandb(program: Any) -> None:
     versions = yaml.safe_load((ROOT / "roles" / "cluster" / "vars" / "main" / "versions.yml").read_text())
     (pinned,) = re.findall(r"^wandb==(\S+) ", (FILES / "requirements.txt").read_text(), re.MULTILINE)
     assert program.VERSION == pinned == versions["cluster_versions"]["wandb"]
@@ -40,7 +40,7 @@ def test_all_parts_have_the_same_release_of_wandb(program: Any) -> None:
         program.check_version("0.30.0")
 
 
-def test_every_requirement_has_hashes() -> None:
+def test_requirements_have_hashes() -> None:
     lines = (FILES / "requirements.txt").read_text().splitlines()
     named = [number for number, line in enumerate(lines) if line[:1].isalpha()]
     assert len(named) > 50
@@ -57,7 +57,7 @@ def test_jobs_are_deleted_with_their_pods(program: Any, given: dict[str, str], p
     assert Batch().delete_namespaced_job(name="a", **given) == {"name": "a", "propagation_policy": policy}
 
 
-def test_a_kubeconfig_is_where_wandb_looks(program: Any, tmp_path: Path) -> None:
+def test_kubeconfig_is_linked_to_where_wandb_looks(program: Any, tmp_path: Path) -> None:
     for name in ("first", "second"):
         program.link_kubeconfig(str(tmp_path / name), tmp_path)
         assert (tmp_path / ".kube" / "config").readlink() == tmp_path / name
@@ -65,7 +65,7 @@ def test_a_kubeconfig_is_where_wandb_looks(program: Any, tmp_path: Path) -> None
     assert not (tmp_path / "other").exists()
 
 
-def test_docker_gives_the_proxy_to_jobs_and_builds(program: Any, tmp_path: Path) -> None:
+def test_docker_passes_the_proxy_to_jobs_and_builds(program: Any, tmp_path: Path) -> None:
     path = tmp_path / ".docker" / "config.json"
     program.set_docker_proxies(tmp_path, {"PATH": "/bin"})
     assert not path.exists()
@@ -82,7 +82,7 @@ def test_docker_gives_the_proxy_to_jobs_and_builds(program: Any, tmp_path: Path)
 
 
 class Docker:
-    """Stands in for wandb.docker, with errors like its own."""
+    """Stand-in for wandb.docker, with similar errors."""
 
     class DockerError(Exception):
         message = ""
@@ -94,7 +94,7 @@ class Docker:
         )
 
 
-def test_a_failed_build_ends_with_twenty_lines(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_build_prints_its_last_twenty_lines(program: Any, capsys: pytest.CaptureFixture[str]) -> None:
     docker = Docker()
     program.report_failed_builds(docker)
     with pytest.raises(docker.DockerError) as caught:
@@ -106,7 +106,7 @@ def test_a_failed_build_ends_with_twenty_lines(program: Any, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize(("repository", "loaded"), [("", ["job:1"]), ("registry.example.org/jobs", [])])
-def test_an_image_is_loaded_unless_it_is_pushed(program: Any, repository: str, loaded: list[str]) -> None:
+def test_image_is_loaded_unless_it_is_pushed(program: Any, repository: str, loaded: list[str]) -> None:
     class Registry:
         async def get_repo_uri(self) -> str:
             return repository
@@ -124,9 +124,7 @@ def test_an_image_is_loaded_unless_it_is_pushed(program: Any, repository: str, l
 
 
 @pytest.mark.parametrize(("answer", "said"), [(b"unpacking\nloaded\n", ""), (b"ctr: no space left\n", "no space left")])
-def test_the_unit_behind_the_socket_says_whether_it_worked(
-    program: Any, tmp_path: Path, answer: bytes, said: str
-) -> None:
+def test_socket_unit_reports_whether_loading_succeeded(program: Any, tmp_path: Path, answer: bytes, said: str) -> None:
     path, got = str(tmp_path / "s"), []
 
     def serve(server: socket.socket) -> None:
@@ -146,7 +144,7 @@ def test_the_unit_behind_the_socket_says_whether_it_worked(
     assert said in result and bool(result) == bool(said)
 
 
-def test_an_image_that_is_not_loaded_fails_the_run(
+def test_failed_load_of_an_image_fails_the_run(
     program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     docker = tmp_path / "docker"
@@ -160,7 +158,7 @@ def test_an_image_that_is_not_loaded_fails_the_run(
             program.load_image(target, "job:1")
 
 
-def test_a_broken_archive_fails_the_run(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_archive_fails_the_run(program: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\nexit 1\n")
     docker.chmod(0o755)

@@ -39,7 +39,7 @@ def write_file(path: Path | str) -> dict[str, Any]:
 
 
 def ask_api(kubeconfig: Path) -> dict[str, Any]:
-    """A task that queries a missing API that the run knows to be down, so that it hardly waits."""
+    """Return a task that queries an API that is known to be down, so that it gives up soon."""
     kubeconfig.write_text(json.dumps(KUBECONFIG))
     Path(f"{kubeconfig}.patience").write_text("down")
     question = {"name": "nodes", "module": "wait_for_rollout", "args": {"namespace": "kube-system", "nodes": ["gpu1"]}}

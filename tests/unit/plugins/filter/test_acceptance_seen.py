@@ -18,7 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.acceptance import acce
         ([], [], ["gpu1", "gpu2"], ["gpu1", "gpu2"]),
     ],
 )
-def test_a_host_that_did_not_answer_is_not_missing(
+def test_host_that_did_not_answer_stays_in_the_list(
     answers: list[dict[str, Any]], hosts: list[str], names: list[str], silent: list[str]
 ) -> None:
     found = acceptance_nodes(answers, hosts, ["gpu1", "gpu2"])
@@ -63,7 +63,7 @@ CUT = {"profiles": ["3g.20gb", "3g.20gb"]}
         (MIG, [GPU], None, {"gpus": None, "msg": "It failed."}, {"nvidia.com/gpu": 1}, "It failed."),
     ],
 )
-def test_what_is_verified_of_shared_gpus(
+def test_declared_sharing_determines_what_is_verified(
     declaration: dict[str, Any],
     gpus: list[Any],
     expected: Any,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the kubeconfig is kept by default, and how a successful run ends."""
+"""Default paths of the kubeconfig and reports, and the final message of a successful run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from support.programs import run_ansible
         ([], ""),
     ],
 )
-def test_the_kubeconfig_is_kept_next_to_the_inventory(sources: list[str], expected: str, tmp_path: Path) -> None:
+def test_kubeconfig_is_kept_next_to_the_inventory(sources: list[str], expected: str, tmp_path: Path) -> None:
     (tmp_path / "cluster.d").mkdir()
     for name in ("my.ini", "rack.ini", "inventory.aws.yml", "hosts", "cluster.d/hosts.ini"):
         (tmp_path / name).touch()
@@ -48,7 +48,7 @@ def test_the_kubeconfig_is_kept_next_to_the_inventory(sources: list[str], expect
     assert found == (str(tmp_path / expected) if expected else "")
 
 
-def test_no_kubeconfig_is_kept_for_a_job_or_in_a_directory_of_others(
+def test_kubeconfig_is_not_kept_for_jobs_or_in_unwritable_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my.ini").touch()
@@ -70,7 +70,9 @@ def test_no_kubeconfig_is_kept_for_a_job_or_in_a_directory_of_others(
         ([], ".", "./"),
     ],
 )
-def test_reports_are_never_in_an_inventory(sources: list[str], directory: str, expected: str, tmp_path: Path) -> None:
+def test_reports_are_kept_outside_inventory_directories(
+    sources: list[str], directory: str, expected: str, tmp_path: Path
+) -> None:
     (tmp_path / "cluster.d/rack").mkdir(parents=True)
     for name in ("my.ini", "cluster.d/hosts.ini"):
         (tmp_path / name).touch()
@@ -79,7 +81,7 @@ def test_reports_are_never_in_an_inventory(sources: list[str], directory: str, e
     assert report_prefix(named, str(tmp_path / directory)) == expected
 
 
-def test_reports_stay_in_the_inventory_if_the_directory_around_it_is_not_writable(
+def test_reports_are_in_the_inventory_directory_if_its_parent_is_not_writable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cluster.d").mkdir()
@@ -126,7 +128,7 @@ def access(
         ),
     ],
 )
-def test_a_success_names_the_cluster_its_kubeconfig_and_three_commands(
+def test_success_message_names_cluster_kubeconfig_and_three_commands(
     found: Access, first: str, nodes: str, given: str
 ) -> None:
     assert found.next_steps(HERE, terse=False) == [
@@ -141,7 +143,7 @@ def test_a_success_names_the_cluster_its_kubeconfig_and_three_commands(
 
 
 @pytest.mark.parametrize(("training", "words"), [(None, ""), (Wanted(1, 1), "# train on 1 GPU, see")])
-def test_a_training_is_suggested_if_a_gpu_is_free(training: Wanted | None, words: str) -> None:
+def test_training_is_suggested_if_a_gpu_is_free(training: Wanted | None, words: str) -> None:
     printed = "\n".join(access(training=training).next_steps(HERE, terse=False))
     assert ("kubernetes.train " in printed) is (words != "") and words in printed
 
@@ -156,7 +158,7 @@ def test_a_training_is_suggested_if_a_gpu_is_free(training: Wanted | None, words
         ({"is_job": True}, True, True),
     ],
 )
-def test_kubectl_is_named_where_it_works_and_nothing_after_a_run_that_kept_all(
+def test_kubectl_is_suggested_where_it_can_reach_the_api(
     given: dict[str, Any], kubectl: bool, terse: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
@@ -175,14 +177,12 @@ def test_kubectl_is_named_where_it_works_and_nothing_after_a_run_that_kept_all(
         ("", "", ""),
     ],
 )
-def test_the_api_server_is_the_control_plane_unless_an_endpoint_is_declared(
-    address: str, endpoint: str, expected: str
-) -> None:
+def test_api_server_is_the_control_plane_unless_an_endpoint_is_set(address: str, endpoint: str, expected: str) -> None:
     assert api_server(address, endpoint) == expected
 
 
 class Undefined(dict[str, Any]):
-    """Variables of a host, of which one refers to facts that are not there yet."""
+    """Variables of a host, one of which refers to facts that have not been read yet."""
 
     def __getitem__(self, name: str) -> Any:
         raise AnsibleUndefinedVariable("object of type 'dict' has no attribute 'default_ipv4'")
@@ -200,7 +200,7 @@ class Undefined(dict[str, Any]):
         (Undefined(cluster_node_address="x"), ""),
     ],
 )
-def test_the_api_server_before_the_control_plane_is_read(variables: dict[str, Any], expected: str) -> None:
+def test_api_server_can_be_predicted_from_the_inventory(variables: dict[str, Any], expected: str) -> None:
     hosts = {"cp1": variables}
     assert expected_api(["cp1", "cp2"], hosts) == expected
     assert expected_api(["cp1"], hosts, "k8s.example.org:6443") == "k8s.example.org:6443"
@@ -219,7 +219,7 @@ PLAY = """
 
 
 @pytest.mark.parametrize("words", [("",), (" -K", "--become-password-file=password")])
-def test_the_commands_are_those_of_the_run(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_suggested_commands_have_the_options_of_the_run(words: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(PLAY)
     (tmp_path / "password").write_text("secret")
     (tmp_path / "my.ini").write_text("localhost ansible_connection=local\n")

@@ -32,12 +32,14 @@ def installed(root: Path) -> Path:
         (None, SAME, "AWX does not tell the revision"),
     ],
 )
-def test_only_what_was_checked_is_approved(tmp_path: Path, revision: Any, checked: Any, problem: str) -> None:
+def test_only_the_checked_revision_and_collection_are_approved(
+    tmp_path: Path, revision: Any, checked: Any, problem: str
+) -> None:
     found = awx_run(revision, checked, installed(tmp_path))
     assert found["run"]["collection"] == SAME["collection"]
     assert problem in found["problem"] and bool(found["problem"]) is bool(problem)
 
 
-def test_a_checked_out_collection_has_a_version(tmp_path: Path) -> None:
+def test_version_of_a_collection_in_a_checkout_is_known(tmp_path: Path) -> None:
     (tmp_path / "galaxy.yml").write_text("version: 1.0.0\n")
     assert awx_run("1111", {}, tmp_path)["run"] == {"project": "1111", "collection": "1.0.0"}

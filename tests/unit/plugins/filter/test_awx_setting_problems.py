@@ -36,12 +36,12 @@ def judge(**changed: Any) -> Any:
         *(({"awx_configure_forks": forks}, [FORKS]) for forks in (0, -1, "", None, True, "many", 2.5, "[]")),
     ],
 )
-def test_a_line_for_each_setting(changed: dict[str, Any], said: list[str]) -> None:
+def test_each_wrong_setting_has_one_message(changed: dict[str, Any], said: list[str]) -> None:
     found = judge(**changed)
     assert len(found) == len(said) and all(words in text for words, text in zip(said, found)), found
 
 
-def test_all_that_is_missing_is_found_together() -> None:
+def test_all_missing_settings_are_reported_together() -> None:
     assert len(problems({})) == 7
 
 
@@ -59,7 +59,7 @@ def test_all_that_is_missing_is_found_together() -> None:
         *((given, "must be a list") for given in (None, 7, "lab", {}, [], ["lab"], {"lab": LAB}, [None])),
     ],
 )
-def test_inventories(inventories: Any, said: str | None) -> None:
+def test_invalid_inventories_are_reported(inventories: Any, said: str | None) -> None:
     found = judge(awx_configure_inventories=inventories)
     assert [said in each for each in found] == ([True] if said else [])
 
@@ -78,6 +78,6 @@ def test_inventories(inventories: Any, said: str | None) -> None:
         *((given, "a list of nodes") for given in (None, "a", [{"name": "a"}], [{"name": "a", "nodes": [7]}])),
     ],
 )
-def test_workflows(workflows: Any, said: str | None) -> None:
+def test_invalid_workflows_are_reported(workflows: Any, said: str | None) -> None:
     found = judge(awx_configure_workflows=workflows)
     assert [said in each for each in found] == ([True] if said else [])

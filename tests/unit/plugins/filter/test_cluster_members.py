@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who is in the cluster: what an inventory tells of its hosts by their names, addresses, groups and files."""
+"""Members of the cluster, according to the names, addresses, groups and files of an inventory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.variables import varia
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.references import CONNECTION
 from jinja2 import StrictUndefined
 
-# A template that refers to what is not known yet, and one whose result is omit.
+# Results of a template that refers to an unknown variable, and of one that evaluates to omit.
 UNKNOWN = StrictUndefined("hostvars")
 OMIT = type("_OmitType", (), {"__str__": lambda _self: "<<Omit>>"})()
 NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group": "workers"}
@@ -26,12 +26,12 @@ NAMES = {"cluster_control_plane_group": "control_plane", "cluster_workers_group"
 
 @pytest.fixture(autouse=True)
 def _no_extra_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plugins of inventories would set them for the whole process, and so for other tests."""
+    """Otherwise inventory plugins would set them for the whole process, including other tests."""
     monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", {}, raising=False)
 
 
 def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
-    """The first host is the control plane, all others are workers."""
+    """Return the problems of a cluster whose first host is the control plane; the others are workers."""
     names = list(hosts)
     groups = {"all": names, "control_plane": names[:1], "workers": names[1:] or names}
     return variable_problems(hosts, names, names, {**groups, **more.pop("groups", {})}, **more)
@@ -50,7 +50,7 @@ def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
         ("192.0.2.321", "at most 255"),
         ("root@10.0.0.256", "at most 255"),
         ("http://192.0.2.1", "such as 192.0.2.21"),
-        # ssh takes these.
+        # SSH accepts these.
         ("root@192.0.2.1", ""),
         ("admin@gpu1", ""),
         ("gpü", ""),
@@ -60,7 +60,7 @@ def find(hosts: dict[str, dict[str, Any]], **more: Any) -> list[dict[str, str]]:
         ("2001:db8::7", ""),
     ],
 )
-def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
+def test_host_names_with_spaces_or_special_characters_are_reported(name: str, do: str) -> None:
     found = find({"cp1": {}, name: {}})
     assert [(problem["kind"], do in problem["do"]) for problem in found] == [("host_name_wrong", True)] * bool(do)
     for variables in ({"ansible_host": "192.0.2.8"}, {"ansible_host": UNKNOWN}, {"ansible_connection": "local"}):
@@ -89,7 +89,7 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
                 ("ansible-become-password", "ansible_become_password"),
             )
         ),
-        # Two words differ, a word is another one, or the value is not a text.
+        # Two words differ, one word is a different one, or the value is not a string.
         *(
             ({name: "x"}, "", "")
             for name in ("ansbile_hots", "ansible_host2", "ansible_user_id", "sensible_host", "ansible_site_user")
@@ -109,7 +109,7 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"ansible_user": ""}, "", ""),
         ({"ansible_password": "<CHANGE_ME>"}, "ansible_password", "Replace it"),
         ({"ansible_password": "changeme", "ansible_become_password": "CHANGE_ME", "ansible_user": "a"}, "", ""),
-        # Ansible's own default.
+        # Ansible's defaults.
         *(
             ({name: value}, "", "")
             for name in (
@@ -142,7 +142,7 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ({"ansible_host": "2001:db8::5", "ansible_port": "2222", "ansible_user": "a"}, "", ""),
         ({"ansible_become_password": "", "ansible_connection": "local", "ansible_host": "a/b"}, "", ""),
         ({"ansible_user_home": "/x", "ansible_facts": {"user_id": "x"}, "ansible_user_id": "x"}, "", ""),
-        # Variables of plugins that other collections bring.
+        # Variables of plugins in other collections.
         *(
             ({f"ansible_{name}": "x"}, "", "")
             for name in (
@@ -155,13 +155,15 @@ def test_names_of_hosts_have_no_blanks_and_signs(name: str, do: str) -> None:
         ),
     ],
 )
-def test_connection_variables_and_node_names_are_judged(variables: dict[str, Any], where: str, words: str) -> None:
+def test_misspelled_connection_variables_and_invalid_node_names_are_reported(
+    variables: dict[str, Any], where: str, words: str
+) -> None:
     found = variable_problems({"gpu1": variables}, ["gpu1"])
     assert [problem["where"] for problem in found] == [where] * bool(where), found
     assert all(words in problem["do"] for problem in found) and "CHANGE_ME" not in str(found)
 
 
-def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
+def test_variables_of_connection_plugins_are_known() -> None:
     plugins = (
         ("connection", connection_loader, ("ssh", "local")),
         ("become", become_loader, ("sudo", "su")),
@@ -173,7 +175,7 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
             loader.get(name, class_only=True)
             for option in constants.config.get_configuration_definitions(kind, name).values():
                 taken |= {entry["name"] for entry in option.get("vars") or []}
-    # Those that begin otherwise would be taken for misspellings of those that are known.
+    # Unknown names with this prefix would be reported as misspellings of known ones.
     found = {name for name in taken - CONNECTION if name.startswith("ansible_")}
     assert [find({"cp1": {name: "x"}}) for name in sorted(found)] == [[]] * len(found), found
 
@@ -199,12 +201,12 @@ def test_every_variable_that_the_plugins_of_connections_take_is_known() -> None:
         ({"a": {"cluster_node_name": "n"}, "b": {"cluster_node_name": "n"}}, "node_name_twice"),
     ],
 )
-def test_each_machine_has_one_name_and_each_name_one_machine(hosts: dict[str, Any], kind: str) -> None:
+def test_duplicate_addresses_and_node_names_are_reported(hosts: dict[str, Any], kind: str) -> None:
     assert [problem["kind"] for problem in find(hosts)] == [kind] * bool(kind)
 
 
 @pytest.mark.parametrize("name", ["ansible_host", "cluster_node_name", "cluster_node_address"])
-def test_what_a_message_shows_does_not_control_the_terminal(tmp_path: Path, name: str) -> None:
+def test_control_characters_are_removed_from_messages(tmp_path: Path, name: str) -> None:
     value = "\x1b]0;x\x07a"
     hosts: dict[str, dict[str, Any]] = {host: {name: value} for host in ("a", "b")}
     (tmp_path / "h").write_text(f"a ansible_host={value}\na ansible_host={value}b\nc\x1b d\n")
@@ -236,7 +238,9 @@ KNOWN: dict[str, dict[str, object]] = {"cp1": {}, "gpu1": {}, "gpu2": {}}
         ("h.json", "gpu7", ""),
     ],
 )
-def test_files_say_what_ansible_does_not_keep(tmp_path: Path, name: str, text: str, words: str) -> None:
+def test_values_that_ansible_overwrites_are_named_with_their_lines(
+    tmp_path: Path, name: str, text: str, words: str
+) -> None:
     (tmp_path / name).write_text(text)
     (tmp_path / "group_vars").mkdir()
     for source in (tmp_path / name, tmp_path):
@@ -258,7 +262,7 @@ def test_files_say_what_ansible_does_not_keep(tmp_path: Path, name: str, text: s
         (".hidden", ""),
     ],
 )
-def test_files_of_variables_belong_to_groups(tmp_path: Path, name: str, words: str) -> None:
+def test_variable_files_without_a_group_are_reported(tmp_path: Path, name: str, words: str) -> None:
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / name).write_text("a: 1\n")
     (tmp_path / "hosts").write_text("cp1\n")
@@ -267,14 +271,14 @@ def test_files_of_variables_belong_to_groups(tmp_path: Path, name: str, words: s
         assert [words in problem["do"] for problem in found] == [True] * bool(words), found
 
 
-def test_a_file_that_a_directory_leaves_out_is_read_if_it_is_named(tmp_path: Path) -> None:
+def test_ignored_file_of_a_directory_is_read_if_it_is_named(tmp_path: Path) -> None:
     (tmp_path / "hosts.txt").write_text(INI.format("gpu7"))
     assert find(KNOWN, sources=[str(tmp_path)]) == []
     (problem,) = find(KNOWN, sources=[str(tmp_path / "hosts.txt")])
     assert problem["kind"] == "inventory_unread" and "gpu7" in problem["what"]
 
 
-def test_a_program_is_not_read(tmp_path: Path) -> None:
+def test_inventory_programs_are_not_parsed(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("gpu7\n")
     (tmp_path / "h").chmod(0o755)
     assert find(KNOWN, sources=[str(tmp_path / "h")]) == []
@@ -290,7 +294,7 @@ def test_a_program_is_not_read(tmp_path: Path) -> None:
         (b"[workers]\n", ""),
     ],
 )
-def test_an_inventory_that_ansible_could_not_read_is_the_reason(tmp_path: Path, raw: bytes, words: str) -> None:
+def test_unreadable_inventory_is_named_as_the_cause(tmp_path: Path, raw: bytes, words: str) -> None:
     (tmp_path / "hosts.ini").write_bytes(raw)
     found = inventory_hints({"all": [], "control_plane": []}, NAMES, sources=[str(tmp_path / "hosts.ini")])
     assert ("Give an inventory" in found) != bool(words) and words in found
@@ -311,7 +315,7 @@ def test_an_inventory_that_ansible_could_not_read_is_the_reason(tmp_path: Path, 
         *((name, None) for name in ("bastion", "nfs_server", "etcd", "monitoring", "databases")),
     ],
 )
-def test_the_group_that_was_meant_is_named(group: str, kind: int | None) -> None:
+def test_similar_group_name_is_suggested(group: str, kind: int | None) -> None:
     found = inventory_hints({"all": ["a"], group: ["a"]}, NAMES, [])
     variable, name = list(NAMES.items())[kind or 0]
     end = f"The inventory has the groups {group}. Give an inventory (-i FILE) with these groups, and check --limit."
@@ -327,7 +331,7 @@ def test_the_group_that_was_meant_is_named(group: str, kind: int | None) -> None
         assert f"rename it to {name}" in problem["do"]
 
 
-def test_a_group_s_name_in_the_inventory_has_no_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_variable_in_the_inventory_is_reported_as_unused(monkeypatch: pytest.MonkeyPatch) -> None:
     hosts = {"cp1": {"cluster_control_plane_group": "masters"}, "gpu1": {"cluster_control_plane_group": "masters"}}
     groups = {"masters": ["cp1"]}
     for given, seen, kinds in (
@@ -339,7 +343,7 @@ def test_a_group_s_name_in_the_inventory_has_no_effect(monkeypatch: pytest.Monke
         assert [problem["kind"] for problem in find(hosts, groups=groups, play_groups=seen)] == kinds
 
 
-def test_members_and_hosts_that_are_left_out_are_listed() -> None:
+def test_members_and_hosts_outside_the_cluster_are_listed() -> None:
     many = [f"gpu{number:02}" for number in range(30)]
     hosts: dict[str, Any] = {host: {"ansible_host": f"192.0.2.{host[3:]}"} for host in many} | {
         "cp1": {},
@@ -367,7 +371,7 @@ def test_members_and_hosts_that_are_left_out_are_listed() -> None:
         ("gpulab.kubernetes.site", 4, []),
     ],
 )
-def test_a_run_that_only_checks_the_inventory_ends_with_the_next_command(
+def test_inventory_playbook_ends_with_the_next_command(
     monkeypatch: pytest.MonkeyPatch, playbook: str, gpus: int | None, ending: list[str]
 ) -> None:
     monkeypatch.setattr(context, "CLIARGS", {"args": (playbook,), "inventory": ("my.ini",), "become_ask_pass": True})

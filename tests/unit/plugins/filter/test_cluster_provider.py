@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which cluster of an inventory a playbook works on."""
+"""Choice of the cluster on which a playbook works."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.inventory import clust
         ("k3s", ["cp1"], [], ["cp1"], "", "cluster_provider is 'k3s', which is not valid"),
     ],
 )
-def test_choice(setting: str, kubeadm: list[str], minikube: list[str], run: list[str], host: str, problem: str) -> None:
+def test_provider_follows_from_setting_groups_and_limit(
+    setting: str, kubeadm: list[str], minikube: list[str], run: list[str], host: str, problem: str
+) -> None:
     found = cluster_provider(setting, kubeadm, minikube, run)
     assert found["host"] == host
     assert problem in found["problem"] if problem else found["problem"] == ""

@@ -33,7 +33,7 @@ SystemdCgroup = true
 """
 
 
-def test_merged_configuration_of_a_gpu_host() -> None:
+def test_merged_configuration_of_a_gpu_host_is_read() -> None:
     assert read(V4) == {
         "version": 4,
         "root": None,
@@ -60,7 +60,7 @@ def test_merged_configuration_of_a_gpu_host() -> None:
     }
 
 
-def test_version_2_has_one_table() -> None:
+def test_version_2_is_read_from_its_cri_table() -> None:
     result = read(
         """
         version = 2
@@ -101,7 +101,7 @@ runtime = "nvidia-container-runtime"
 """
 
 
-def test_version_1_and_the_first_runtime() -> None:
+def test_version_1_has_a_default_and_an_untrusted_runtime() -> None:
     result = read(V1)
     assert (result["version"], result["cri_table"], result["default_runtime"]) == (1, "cri", "default")
     assert result["sandbox_image"] == "k8s.gcr.io/pause:3.1"
@@ -116,7 +116,7 @@ def test_version_1_and_the_first_runtime() -> None:
     assert set(read(V1, "2.3.6")["runtimes"]) == {"old", "older"}, "containerd 2 forgot the tables beside runtimes"
 
 
-def test_name_of_a_table_belongs_to_the_version_of_its_file() -> None:
+def test_tables_of_another_version_are_ignored() -> None:
     text = "version = {}\n[plugins.'io.containerd.grpc.v1.cri'.containerd]\ndefault_runtime_name = 'runc'\n"
     for version, default in ((2, "runc"), (3, "runc"), (4, None)):
         assert read(text.format(version))["default_runtime"] == default
@@ -127,7 +127,7 @@ def test_name_of_a_table_belongs_to_the_version_of_its_file() -> None:
     assert read(text.format(2), "2.2.1")["default_runtime"] == "runc"
 
 
-def test_newer_table_wins_over_the_older_one_in_the_same_file() -> None:
+def test_newer_table_overrides_the_older_one_in_the_same_file() -> None:
     older, newer = "[plugins.'io.containerd.grpc.v1.cri']\n", "[plugins.'io.containerd.cri.v1.runtime']\n"
     text = f"version = 2\n{older}enable_cdi = true\n{newer}enable_cdi = false\n"
     assert read(text)["enable_cdi"] is False
@@ -147,7 +147,7 @@ def test_newer_table_wins_over_the_older_one_in_the_same_file() -> None:
         ("version = 2\n[plugins.'io.containerd.grpc.v1.cri']\nenable_cdi = true", "1.7.24~ds1", True),
     ],
 )
-def test_cdi_is_on_by_default_from_containerd_2(text: str, release: str, cdi: bool | None) -> None:
+def test_cdi_is_enabled_by_default_since_containerd_2(text: str, release: str, cdi: bool | None) -> None:
     assert read(text, release)["cdi"] is cdi
 
 
@@ -169,7 +169,7 @@ def test_cdi_is_on_by_default_from_containerd_2(text: str, release: str, cdi: bo
         ("options = {", "runtime_engine = '/usr/bin/crun'\noptions = {", "runtime_engine", "runtime_engine of runc"),
     ],
 )
-def test_conflict(old: str, new: str, kind: str, words: str) -> None:
+def test_each_conflict_is_reported_with_its_file(old: str, new: str, kind: str, words: str) -> None:
     assert old in V4
     (conflict,) = read(V4.replace(old, new, 1))["conflicts"]
     assert words in conflict.pop("text")
@@ -180,18 +180,18 @@ def kinds(files: Any, release: str = "") -> list[str]:
     return [conflict["kind"] for conflict in read(files, release)["conflicts"]]
 
 
-def test_runtime_of_another_kind_may_manage_cgroups_its_way() -> None:
+def test_other_runtime_types_need_no_systemd_cgroup() -> None:
     kata = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata]\nruntime_type = 'io.containerd.kata.v2'\n"
     assert read(V4 + kata)["conflicts"] == []
 
 
-def test_mirrors_alone_are_merely_old() -> None:
+def test_deprecated_mirrors_are_not_a_conflict() -> None:
     assert (
         kinds("version = 2\n[plugins.'io.containerd.grpc.v1.cri'.registry.mirrors.'docker.io']\nendpoint = []\n") == []
     )
 
 
-def test_runc_is_there_without_being_written_down() -> None:
+def test_runc_exists_without_being_configured() -> None:
     runtime = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.nvidia.options]\n"
     assert kinds(runtime + "SystemdCgroup = true") == []
 
@@ -200,7 +200,7 @@ def test_runc_is_there_without_being_written_down() -> None:
 
 
 def table(version: int, **options: str) -> str:
-    """A file with one runtime, nvidia unless a name is given."""
+    """Return a configuration with one runtime, which is nvidia by default."""
     name, default = options.pop("name", "nvidia"), options.pop("default", "")
     cri = "io.containerd.cri.v1.runtime" if version > 2 else "io.containerd.grpc.v1.cri"
     lines = [f"version = {version}", f"[plugins.'{cri}'.containerd]"]
@@ -222,7 +222,7 @@ TRUE = {"SystemdCgroup": "true"}
 
 
 @pytest.mark.parametrize("release", ["", "2.0.5", "2.3.6"])
-def test_drop_in_completes_the_base_key_by_key(release: str) -> None:
+def test_drop_in_is_merged_into_the_base_by_key(release: str) -> None:
     base, drop_in = table(3, name="runc", **TRUE), table(3, default="nvidia", BinaryName="'/n'", **TRUE)
     late = table(3, BinaryName="'/other'")
     result = read(files(base, drop_in, late), release)
@@ -247,7 +247,7 @@ MIRROR = """version = 2
 """
 
 
-def test_a_table_that_a_drop_in_replaces_is_a_conflict_before_containerd_2() -> None:
+def test_replaced_table_is_a_conflict_before_containerd_2() -> None:
     both = files(table(2, default="nvidia", **TRUE), MIRROR)
     result = read(both, "1.7.27")
     (conflict,) = [each for each in result["conflicts"] if each["kind"] == "table_replaced"]
@@ -263,14 +263,14 @@ def test_a_table_that_a_drop_in_replaces_is_a_conflict_before_containerd_2() -> 
 @pytest.mark.parametrize(
     ("drop_in", "lost"),
     [
-        # It repeats all, or is about another plugin.
+        # The drop-in repeats all settings, or concerns another plugin.
         (table(2, default="nvidia", **TRUE) + "\n[metrics]\naddress = 'x'\n", False),
         ("version = 2\n[plugins.'io.containerd.monitor.v1.cgroups']\nno_prometheus = true\n", False),
         ("version = 2\n", False),
         (table(2, name="other", default="nvidia", **TRUE), True),
     ],
 )
-def test_a_drop_in_that_takes_nothing_away_is_no_conflict(drop_in: str, lost: bool) -> None:
+def test_drop_in_that_removes_no_setting_is_not_a_conflict(drop_in: str, lost: bool) -> None:
     assert ("table_replaced" in kinds(files(table(2, default="nvidia", **TRUE), drop_in), "1.7.27")) is lost
 
 
@@ -282,7 +282,9 @@ def test_a_drop_in_that_takes_nothing_away_is_no_conflict(drop_in: str, lost: bo
         ("2.2.1", {"runc"}, ["table_ignored"]),
     ],
 )
-def test_drop_in_of_a_lower_version(release: str, runtimes: set[str], found: list[str]) -> None:
+def test_drop_in_of_a_lower_version_is_ignored_by_some_releases(
+    release: str, runtimes: set[str], found: list[str]
+) -> None:
     both = files(table(3, name="runc", **TRUE), table(2, **TRUE))
     assert set(read(both, release)["runtimes"]) == runtimes
     assert kinds(both, release) == found
@@ -303,7 +305,9 @@ def test_drop_in_of_a_lower_version(release: str, runtimes: set[str], found: lis
         ("1.7.28", {"runc"}, ["version_unsupported", "table_ignored"]),
     ],
 )
-def test_drop_in_of_a_higher_version(release: str, runtimes: set[str], found: list[str]) -> None:
+def test_drop_in_of_a_higher_version_is_a_conflict_for_some_releases(
+    release: str, runtimes: set[str], found: list[str]
+) -> None:
     both = files(table(2, name="runc", **TRUE), table(3, **TRUE))
     result = read(both, release)
     assert set(result["runtimes"]) == runtimes
@@ -312,27 +316,27 @@ def test_drop_in_of_a_higher_version(release: str, runtimes: set[str], found: li
         assert "2.3.0 to 2.3.4 does not start with it" in result["conflicts"][0]["text"]
 
 
-def test_runtime_that_two_files_define_alike_is_a_note() -> None:
+def test_runtime_with_equal_definitions_in_two_files_is_a_note() -> None:
     (conflict,) = read(files(table(3, **TRUE), table(3, **TRUE)))["conflicts"]
     assert (conflict["kind"], conflict["level"]) == ("runtime_twice", "note")
 
 
-def test_drop_in_that_is_not_imported_does_not_count() -> None:
+def test_drop_in_that_is_not_imported_is_ignored() -> None:
     result = read(files(table(3, name="runc", **TRUE), table(3, **TRUE), imported=False))
     assert set(result["runtimes"]) == {"runc"}
     (conflict,) = result["conflicts"]
     assert (conflict["kind"], conflict["files"]) == ("drop_ins_not_imported", ["/etc/containerd/conf.d/10.toml"])
 
 
-def test_nvidia_without_systemd_cgroup_names_its_file() -> None:
+def test_runtime_without_systemd_cgroup_is_reported_with_its_file() -> None:
     (conflict,) = read(files(table(3, name="runc", **TRUE), table(3, BinaryName="'/n'")))["conflicts"]
     assert (conflict["kind"], conflict["files"]) == ("systemd_cgroup", ["/etc/containerd/conf.d/10.toml"])
 
 
-def test_import_of_a_file_that_is_not_there() -> None:
+def test_missing_import_is_a_conflict() -> None:
     assert kinds(files(table(3, name="runc", **TRUE), None)) == ["import_missing"]
 
 
-def test_no_file_at_all() -> None:
+def test_no_configuration_files_have_no_conflicts() -> None:
     result = read([])
     assert (result["version"], result["runtimes"], result["conflicts"]) == (1, {}, [])

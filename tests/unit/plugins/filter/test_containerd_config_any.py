@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configurations of containerd that somebody else wrote: recorded ones, and texts that are none."""
+"""Unmanaged configurations of containerd: recorded ones, and invalid texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _RUNC = "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtime
         ("x = " + "9" * 5000, "digits"),
     ],
 )
-def test_what_containerd_would_not_take(text: str, words: str) -> None:
+def test_configuration_that_containerd_rejects_is_an_error(text: str, words: str) -> None:
     path = "/etc/containerd/conf.d/x.toml"
     with pytest.raises(
         AnsibleFilterError, match=rf"Error while reading containerd's configuration \({path}\): .*{words}"
@@ -51,17 +51,17 @@ def test_what_containerd_would_not_take(text: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("value", [3, {"a": 1}, ["text"], [{"path": "/x"}], None])
-def test_input_of_another_kind(value: Any) -> None:
+def test_input_of_another_type_is_an_error(value: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="containerd_config"):
         read(value)
 
 
 @pytest.mark.parametrize("text", ["2.3.6", "v2.3.6", "2.3.6-1~debian.12~bookworm", "5:2.3.6-1"])
-def test_releases_and_versions_of_their_packages(text: str) -> None:
+def test_release_is_parsed_from_package_versions(text: str) -> None:
     assert parse_release(text) == (2, 3, 6)
 
 
-def test_release_that_is_none() -> None:
+def test_invalid_release_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match="'latest' is not a version of containerd"):
         read("", "latest")
 
@@ -105,7 +105,7 @@ def damaged(text: str, at: int, by: str, without: int) -> str:
 @example(["plugins = {'io.containerd.cri.v1.runtime' = false, 'io.containerd.grpc.v1.cri' = {}}"], "")
 @example(["version=4\nplugins={'io.containerd.grpc.v1.cri'={containerd=false}}", "version=2"], "2.2.1")
 @given(st.lists(_TEXTS, max_size=3), st.sampled_from(["", "1.7.28", "2.2.1", "2.3.6"]))
-def test_any_texts_give_a_result_or_the_one_error(texts: list[str], release: str) -> None:
+def test_any_text_gives_a_result_or_a_clear_error(texts: list[str], release: str) -> None:
     try:
         result = read(files(*texts) if texts else [], release)
     except AnsibleFilterError as error:
@@ -122,7 +122,7 @@ def test_any_texts_give_a_result_or_the_one_error(texts: list[str], release: str
 
 
 @pytest.mark.parametrize("unit", ["[a]\n", "a = 1\n", "x = '", "[[", "a.", "# c\n", '"""', "{", "imports = ['/a']\n"])
-def test_garbage_is_read_in_time(unit: str) -> None:
+def test_large_invalid_texts_are_parsed_within_10_seconds(unit: str) -> None:
     begun = time.monotonic()
     with contextlib.suppress(AnsibleFilterError):
         read(unit * (200_000 // len(unit)))
@@ -134,7 +134,7 @@ INDEX = CAPTURES / "INDEX.tsv"
 
 
 def captures() -> list[tuple[str, dict[str, Any]]]:
-    """(file, what it says) for each captured containerd configuration, where they are at hand."""
+    """Return (file, expected values) of each captured containerd configuration, if the captures are available."""
     if not INDEX.exists():
         return []
     with INDEX.open(encoding="utf-8", newline="") as file:
@@ -144,7 +144,7 @@ def captures() -> list[tuple[str, dict[str, Any]]]:
 
 @pytest.mark.skipif(not INDEX.exists(), reason="GPULAB_CAPTURES names no directory of captures")
 @pytest.mark.parametrize(("file", "said"), captures())
-def test_captured_configuration(file: str, said: dict[str, Any]) -> None:
+def test_captured_configuration_is_read_as_recorded(file: str, said: dict[str, Any]) -> None:
     result = read((CAPTURES / file).read_text(encoding="utf-8"))
     runtimes = result["runtimes"]
     found = {
@@ -162,6 +162,6 @@ def test_captured_configuration(file: str, said: dict[str, Any]) -> None:
         "sandbox_image": result["sandbox_image"],
         "nvidia_in_comments_only": not runtimes,
     }
-    # The index tells a list that is not there from an empty one.
+    # Unlike the result, the index distinguishes a missing list from an empty one.
     wanted = {key: [] if value is None and isinstance(found[key], list) else value for key, value in said.items()}
     assert {key: found[key] for key in said} == wanted

@@ -31,7 +31,7 @@ GOOD = [
 ]
 
 
-def test_a_gpu_host_as_the_roles_leave_it() -> None:
+def test_managed_gpu_host_has_no_conflicts() -> None:
     assert state(GOOD, "2.3.6-1~debian.12~bookworm", [BASE, OURS]) == {
         "default_runtime": "nvidia",
         "cdi": True,
@@ -40,22 +40,22 @@ def test_a_gpu_host_as_the_roles_leave_it() -> None:
     }
 
 
-def test_no_configuration_at_all() -> None:
+def test_missing_configuration_has_no_state() -> None:
     assert state([], "2.3.6") == {}
 
 
-def test_a_silent_configuration_means_runc() -> None:
+def test_default_runtime_is_runc_if_none_is_configured() -> None:
     assert state([file(BASE, "version = 4\n")])["default_runtime"] == "runc"
 
 
-def test_a_runtime_of_another_hand_without_systemd_cgroup_is_a_problem() -> None:
+def test_unmanaged_runtime_without_systemd_cgroup_is_a_problem() -> None:
     other = file("/etc/containerd/conf.d/99-mine.toml", "version = 4\n" + runtime("mine", "false"))
     (conflict,) = state([*GOOD, other], "2.3.6", [BASE, OURS])["conflicts"]
     assert (conflict["kind"], conflict["level"]) == ("systemd_cgroup", "problem")
     assert conflict["files"] == ["/etc/containerd/conf.d/99-mine.toml"]
 
 
-def test_what_others_define_twice_is_theirs_but_not_what_they_take_from_us() -> None:
+def test_only_overridden_managed_runtimes_are_duplicate_problems() -> None:
     kata = f"version = 4\n[{CRI}.runtimes.kata]\nruntime_type = 'io.containerd.kata.v2'\nsnapshotter = "
     theirs = [
         file("/etc/containerd/conf.d/a.toml", f"{kata}'a'\n"),
@@ -71,7 +71,7 @@ def test_what_others_define_twice_is_theirs_but_not_what_they_take_from_us() -> 
     assert ("runtime_twice", "problem") in [(each["kind"], each["level"]) for each in found]
 
 
-def test_a_configuration_that_cannot_be_read_is_a_conflict_and_names_the_file() -> None:
+def test_unreadable_configuration_is_a_conflict_with_its_file() -> None:
     found = state([file(BASE, "version = 4\n[plugins\n")], "2.3.6")
     (conflict,) = found["conflicts"]
     assert (conflict["kind"], conflict["level"], conflict["files"]) == ("unreadable", "problem", [BASE])
@@ -80,7 +80,7 @@ def test_a_configuration_that_cannot_be_read_is_a_conflict_and_names_the_file() 
 
 
 @given(some.lists(some.text() | some.none(), min_size=1, max_size=3), some.text(max_size=8))
-def test_any_files_give_a_state(texts: list[str | None], release: str) -> None:
+def test_any_files_have_a_state(texts: list[str | None], release: str) -> None:
     found = state([file(f"/etc/{number}.toml", text) for number, text in enumerate(texts)], release)
     assert set(found) == {"default_runtime", "cdi", "systemd_cgroup", "conflicts"}
     if found["default_runtime"] is None:

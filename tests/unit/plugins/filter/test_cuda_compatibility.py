@@ -25,7 +25,9 @@ ANYTHING = st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.no
         (13, 590, {}, "native", None),
     ],
 )
-def test_each_kind(cuda: object, driver: object, options: dict[str, object], kind: str, package: str | None) -> None:
+def test_kind_of_compatibility_follows_from_cuda_driver_and_gpu(
+    cuda: object, driver: object, options: dict[str, object], kind: str, package: str | None
+) -> None:
     found = compatibility(cuda, driver, **options)
     assert set(found) == {"kind", "reason", "advice", "package"}
     assert (found["kind"], found["package"]) == (kind, package)
@@ -46,13 +48,15 @@ def test_each_kind(cuda: object, driver: object, options: dict[str, object], kin
         ("12.4", "N/A", {}, "reading a driver version: 'N/A' is not a valid version of a Linux driver"),
     ],
 )
-def test_bad_input_is_one_clear_error(cuda: object, driver: object, options: dict[str, object], message: str) -> None:
+def test_invalid_input_is_one_clear_error(
+    cuda: object, driver: object, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(AnsibleFilterError, match=f"cuda_compatibility: .*{message}"):
         compatibility(cuda, driver, **options)
 
 
 @given(ANYTHING, ANYTHING, ANYTHING, ANYTHING)
-def test_any_value_gets_an_answer_or_the_one_error(cuda: object, driver: object, gpu: object, center: object) -> None:
+def test_any_value_gives_a_result_or_a_clear_error(cuda: object, driver: object, gpu: object, center: object) -> None:
     try:
         compatibility(cuda, driver, gpu=gpu, data_center=center)
     except AnsibleFilterError as error:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Toolkits side by side: their packages, what the driver makes of them, and what goes with one of them."""
+"""CUDA toolkits installed side by side: their packages, their support by the driver, and their removal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 KINDS = ["native", "minor_version_compatibility", "forward_compatibility", "unsupported", "unknown"]
 
 
-def test_the_oldest_comes_first_and_each_has_its_place() -> None:
+def test_toolkits_are_sorted_and_have_their_own_directories() -> None:
     first, second = cuda_toolkits(["13.0.2", "12.9.1"], driver="580.178.04")
     assert (first["version"], first["minor"], first["home"], first["priority"]) == (
         "12.9.1",
@@ -46,14 +46,16 @@ def test_the_oldest_comes_first_and_each_has_its_place() -> None:
         ("Ubuntu 26.04", 9, "13.3"),
     ],
 )
-def test_toolkits_that_a_distribution_never_had(system: str, absent: int, oldest: str) -> None:
+def test_toolkits_missing_for_a_distribution_are_reported_with_the_oldest(
+    system: str, absent: int, oldest: str
+) -> None:
     versions = ["11.2.2", "11.3.1", "11.7.1", "11.8.0", "12.4.1", "12.5.1", "12.8.1", "13.0.2", "13.1.1", "13.3.1"]
     found = cuda_toolkits([*versions, "14.0.0"], system=system)
     assert [each["version"] for each in found if each["absent"]] == versions[:absent]
     assert all(each["absent"].endswith(f"for {system} is {oldest}") for each in found if each["absent"])
 
 
-def test_the_newest_package_for_forward_compatibility_of_12_8_is_empty() -> None:
+def test_forward_compatibility_of_12_8_avoids_the_empty_newest_package() -> None:
     (found,) = cuda_toolkits(["12.8.1"], "470.256.02", ["0x1eb8"], KINDS[:3])
     assert found["packages"][1] == {"name": "cuda-compat-12-8", "version": "570.211.01-*"}
     (found,) = cuda_toolkits(["13.0.2"], "535.274.02", ["0x1eb8"], KINDS[:3])
@@ -74,7 +76,7 @@ def test_the_newest_package_for_forward_compatibility_of_12_8_is_empty() -> None
         ("13.0.2", "", ["Tesla T4"], KINDS[:1], None, True, "there is no driver"),
     ],
 )
-def test_what_the_driver_makes_of_it(
+def test_compatibility_with_the_driver_decides_what_is_installed(
     version: str, driver: str, gpus: list[str], accept: list[str], kind: str | None, accepted: bool, words: str
 ) -> None:
     (found,) = cuda_toolkits([version], driver, gpus, accept)
@@ -96,12 +98,12 @@ def test_what_the_driver_makes_of_it(
         (None, "must be a list"),
     ],
 )
-def test_what_is_no_list_of_releases(versions: Any, words: str) -> None:
+def test_invalid_list_of_releases_is_an_error(versions: Any, words: str) -> None:
     with pytest.raises(AnsibleFilterError, match=words):
         cuda_toolkits(versions)
 
 
-def test_a_driver_that_is_none() -> None:
+def test_invalid_driver_version_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match="not a valid version of a Linux driver"):
         cuda_toolkits(["12.9.1"], driver="new")
 
@@ -133,7 +135,7 @@ def test_a_driver_that_is_none() -> None:
         ),
     ],
 )
-def test_what_prevents_an_installation(
+def test_problems_of_a_plan_are_reported_in_one_error(
     system: str, driver: str, default: str, remove: list[str], words: list[str]
 ) -> None:
     found = cuda_toolkit_problem(
@@ -153,7 +155,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-def test_what_goes_with_a_toolkit_and_what_stays() -> None:
+def test_removal_of_a_toolkit_keeps_packages_of_others() -> None:
     assert cuda_packages([*OTHERS, *INSTALLED], ["12.8"]) == sorted(INSTALLED)
     assert cuda_packages([*OTHERS, *INSTALLED], ["12.8", "12.9"]) == sorted([*INSTALLED, "cuda-nvcc-12-9"])
     with pytest.raises(AnsibleFilterError, match="Write it as in"):
@@ -164,7 +166,7 @@ MINORS = st.builds("{}.{}".format, st.integers(10, 14), st.integers(0, 12))
 
 
 @given(st.lists(MINORS, unique=True, min_size=1, max_size=5))
-def test_removing_one_leaves_the_others(minors: list[str]) -> None:
+def test_removal_of_a_toolkit_keeps_all_other_toolkits(minors: list[str]) -> None:
     toolkits = plan([f"{minor}.1" for minor in minors], None, [], [], "-1")
     assert sorted(toolkit.minor for toolkit in toolkits) == sorted(minors)
     names = [package["name"] for toolkit in toolkits for package in toolkit.packages]
@@ -173,7 +175,7 @@ def test_removing_one_leaves_the_others(minors: list[str]) -> None:
 
 
 @given(st.text(), st.text())
-def test_any_text_is_planned_or_refused(version: str, driver: str) -> None:
+def test_any_text_gives_a_plan_or_an_error(version: str, driver: str) -> None:
     try:
         (found,) = cuda_toolkits([version], driver)
     except AnsibleFilterError:

@@ -44,11 +44,11 @@ ENTRY = {"since": NOW, "change": "a restart", "users": ["team/train (Job train)"
         ("defer", [TRAIN], [], False, "defer", ""),
         ("defer", [], [SHELL], False, "defer", ""),
         ("ignore", [TRAIN], [SHELL], False, "", ""),
-        # Whatever else it is called, nothing is interrupted.
+        # An unknown policy is treated as refuse.
         ("Drain", [PLAIN], [], True, "", ""),
     ],
 )
-def test_the_policy_decides_what_happens_to_users_of_gpus(
+def test_policy_decides_what_happens_to_users_of_gpus(
     policy: str, pods: list[Any], processes: list[Any], refused: bool, action: str, warning: str
 ) -> None:
     found = disruption(pods, policy, "gpu1", "a restart", processes, wait=60)
@@ -68,14 +68,14 @@ def test_the_policy_decides_what_happens_to_users_of_gpus(
         ("ignore", False, ""),
     ],
 )
-def test_a_pod_that_has_started_after_the_cordon_is_not_interrupted(policy: str, refused: bool, action: str) -> None:
+def test_pod_that_started_after_the_cordon_is_not_interrupted(policy: str, refused: bool, action: str) -> None:
     found = disruption([TRAIN], policy, "gpu1", "a restart", [SHELL], held=True)
     assert (bool(found["refusal"]), found["action"], found["warning"]) == (refused, action, "")
     assert not refused or "pods that have been started meanwhile use the GPUs of gpu1: team/train" in found["refusal"]
     assert not disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["refusal"]
 
 
-def test_a_process_that_was_waited_for_in_vain_defers_the_change() -> None:
+def test_process_that_outlasts_the_wait_defers_the_change() -> None:
     actions = {
         policy: disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["action"]
         for policy in ("refuse", "drain", "signal", "wait", "defer", "ignore")
@@ -84,13 +84,13 @@ def test_a_process_that_was_waited_for_in_vain_defers_the_change() -> None:
 
 
 @pytest.mark.parametrize(("policy", "held"), [("defer", False), ("defer", True), ("wait", True)])
-def test_what_can_not_be_deferred_is_refused(policy: str, held: bool) -> None:
+def test_change_that_cannot_be_deferred_is_refused(policy: str, held: bool) -> None:
     found = disruption([TRAIN], policy, "gpu1", "a restart", held=held, may_defer=False)
     assert found["action"] == "" and "team/train" in found["refusal"] and "=defer" not in found["refusal"]
     assert disruption([TRAIN], "wait", "gpu1", "a restart", may_defer=False)["action"] == "wait"
 
 
-def test_a_refusal_names_each_user_and_the_ways_out() -> None:
+def test_refusal_names_all_users_and_policies() -> None:
     refusal = disruption([TRAIN, NAMELESS], "refuse", "gpu1", "a restart of containerd", [SHELL, DAEMON])["refusal"]
     assert refusal.startswith(
         "Error while preparing a restart of containerd: it would interrupt what uses the GPUs of gpu1: team/train, "
@@ -101,7 +101,7 @@ def test_a_refusal_names_each_user_and_the_ways_out() -> None:
     assert refusal.endswith(f" {LOST}.")
 
 
-def test_users_are_named_with_their_controllers_if_the_api_was_asked() -> None:
+def test_users_are_named_with_their_controllers_if_known() -> None:
     owners = {"0f1f": "team/train (Job train)"}
     found = disruption([TRAIN, PLAIN], "defer", "gpu1", "a restart", [SHELL], owners=owners)
     assert found["users"] == ["team/train (Job train)", "team/eval", "python3 811"]
@@ -112,7 +112,7 @@ def record(text: str = "", purpose: str = "disruption", now: str = NOW, **more: 
     return deferral_file(text, purpose, now=now, **given)
 
 
-def test_a_deferral_is_recorded_until_the_change_is_made() -> None:
+def test_deferral_is_recorded_until_the_change_is_made() -> None:
     first = record()
     assert first["path"] == "/var/lib/gpulab/deferred.json" and json.loads(first["content"]) == {"disruption": ENTRY}
     both = record(first["content"], "driver-upgrade", LATER, pending="the NVIDIA driver to 595")
@@ -125,7 +125,7 @@ def test_a_deferral_is_recorded_until_the_change_is_made() -> None:
     assert record(made["content"], "driver-upgrade", users=[]) == {"path": first["path"], "state": "absent"}
 
 
-def test_a_change_that_is_deferred_again_keeps_its_beginning() -> None:
+def test_change_that_is_deferred_again_keeps_its_start_time() -> None:
     again = json.loads(record(record()["content"], now=LATER, users=["team/eval"])["content"])["disruption"]
     assert (again["since"], again["users"]) == (NOW, ["team/eval"])
 
@@ -152,7 +152,7 @@ DAMAGED = [
 
 
 @pytest.mark.parametrize("text", [*DAMAGED, None, 7, {"disruption": ENTRY}])
-def test_a_record_that_this_collection_can_not_have_written_is_not_believed(text: Any) -> None:
+def test_invalid_record_of_deferrals_is_rejected_and_replaced(text: Any) -> None:
     assert deferrals(text) is None
     assert described(text) == ["the record of its deferred changes can't be read (/var/lib/gpulab/deferred.json)"]
     assert json.loads(record(text)["content"]) == {"disruption": ENTRY}
@@ -160,12 +160,12 @@ def test_a_record_that_this_collection_can_not_have_written_is_not_believed(text
 
 
 @given(st.one_of(JSON.map(json.dumps), st.text(), st.binary().map(lambda data: data.decode("utf-8", "replace"))))
-def test_any_text_is_read_into_known_printable_fields(text: str) -> None:
+def test_descriptions_of_any_record_are_printable(text: str) -> None:
     for line in described(text):
         assert line.isprintable() and line.isascii()
 
 
 @given(st.text(), st.lists(st.text(), min_size=1), st.text())
-def test_what_is_written_can_be_read_again(change: str, users: list[str], pending: str) -> None:
+def test_written_record_can_be_read(change: str, users: list[str], pending: str) -> None:
     written = record(change=change, users=users, pending=pending)["content"]
     assert list(deferrals(written) or {}) == ["disruption"]

@@ -85,7 +85,7 @@ ROOTLESS = {"user": "ada", "file": "/home/ada/.config/systemd/user/docker.servic
         ({}, {"data_root": "/srv/../etc"}, ["without '..'"]),
     ],
 )
-def test_what_is_in_the_way_is_said_with_what_to_do(found: Any, settings: Any, words: list[str]) -> None:
+def test_problems_of_docker_have_a_remedy(found: Any, settings: Any, words: list[str]) -> None:
     usual = {"version": "29.8.2", "system": "Debian 12", "gpus": "cdi"}
     version, system, gpus = (settings.get(name, value) for name, value in usual.items())
     said = docker_problems({**FOUND, **found}, version, TABLE, system, gpus, {**WANTED, **settings})
@@ -94,7 +94,7 @@ def test_what_is_in_the_way_is_said_with_what_to_do(found: Any, settings: Any, w
         assert word in said[0]
 
 
-def test_everything_is_said_at_once() -> None:
+def test_all_problems_of_docker_are_reported_together() -> None:
     found = {**FOUND, "rootless": [ROOTLESS], "snap": True}
     wanted = {**WANTED, "default_runtime": "nvidia", "daemon_settings": {"hosts": [], "containerd": ""}}
     assert len(docker_problems(found, "1", TABLE, "Debian 12", "cdi", wanted)) == 6

@@ -39,7 +39,7 @@ AGENT = "Azure's agent (/etc/waagent.conf)"
 
 
 def changed(path: str, value: Any) -> dict[str, Any]:
-    """SEEN with one value replaced, "top" or "top/key"."""
+    """Return SEEN with the value at ``path``, which is "top" or "top/key", replaced."""
     first, _slash, key = path.partition("/")
     return {**SEEN, first: {**SEEN[first], key: value} if key else value}
 
@@ -47,7 +47,7 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 LOOSE = changed("packages/kubelet", {"version": "1.36.4-1.1", "held": False})
 
 
-def test_as_pinned() -> None:
+def test_pinned_state_has_no_drift() -> None:
     assert drift({"gpu1": {"seen": SEEN, "wanted": WANTED}}) == []
     assert drift({"gpu1": {"seen": LOOSE, "wanted": {**WANTED, "loose": ["kubelet"]}}}) == []
 
@@ -130,7 +130,9 @@ def test_as_pinned() -> None:
         ({"failure": "it did not answer"}, "host", "it did not answer", ""),
     ],
 )
-def test_what_differs(seen: dict[str, Any], component: str, found: str, advice: str) -> None:
+def test_difference_is_reported_with_component_and_advice(
+    seen: dict[str, Any], component: str, found: str, advice: str
+) -> None:
     (row,) = drift({"gpu1": {"seen": seen, "wanted": WANTED}, "cp1": {"seen": SEEN, "wanted": {}}})
     assert (row["host"], row["component"]) == ("gpu1", component)
     assert found in row["found"] and advice in row["advice"] and row["drift"]
@@ -138,7 +140,7 @@ def test_what_differs(seen: dict[str, Any], component: str, found: str, advice: 
     assert row["text"] == expected
 
 
-def test_a_driver_without_any_hold() -> None:
+def test_driver_without_held_packages_is_drift() -> None:
     loose = changed(
         "driver", {**SEEN["driver"], "packages": {"nvidia-open": {"version": "580.178.04-1", "held": False}}}
     )
@@ -146,14 +148,14 @@ def test_a_driver_without_any_hold() -> None:
     assert row["found"] == "none of its packages on hold"
 
 
-def test_a_newer_kernel_with_the_driver_and_a_driver_of_another_are_no_drift() -> None:
+def test_supported_newer_kernel_and_unmanaged_driver_are_not_drift() -> None:
     seen = changed("kernel", {"running": "6.1", "newest": "6.2", "newest_has_driver": True})
     assert drift({"gpu1": {"seen": seen, "wanted": WANTED}}) == []
     other = changed("driver/loaded", "550.1")
     assert drift({"gpu1": {"seen": other, "wanted": {**WANTED, "source": "preinstalled"}}}) == []
 
 
-def test_auto_is_one_version_for_a_pool() -> None:
+def test_automatic_version_must_be_the_same_in_a_pool() -> None:
     auto = {**WANTED, "driver": "auto", "pool": "", "versions": ["580.178.04", "595.91.07"]}
     behind, ahead = SEEN, changed("driver", {"loaded": "595.91.07", "library": "595.91.07", "packages": {}})
     other = changed("driver", {"loaded": "570.1.02", "library": "570.1.02", "packages": {}})
@@ -170,7 +172,7 @@ def test_auto_is_one_version_for_a_pool() -> None:
     assert [row["component"] for row in drift({"gpu1": {"seen": {"failure": "gone"}, "wanted": auto}})] == ["host"]
 
 
-def test_a_host_without_gpus_needs_no_toolkit_and_no_driver() -> None:
+def test_host_without_gpus_needs_no_toolkit_or_driver() -> None:
     bare = {**SEEN, "pci": [], "driver": {"loaded": "", "library": "", "packages": {}}}
     assert drift({"cp1": {"seen": changed_packages(bare, {}), "wanted": WANTED}}) == []
 
@@ -184,7 +186,7 @@ def test_a_host_without_gpus_needs_no_toolkit_and_no_driver() -> None:
         ("replace", "1.21.0-1", True),
     ],
 )
-def test_a_version_that_is_kept_is_no_drift(existing: str, version: str, differs: bool) -> None:
+def test_kept_version_is_not_drift(existing: str, version: str, differs: bool) -> None:
     seen = changed_packages(SEEN, {"nvidia-container-toolkit": {"version": version, "held": True}})
     rows = drift({"gpu1": {"seen": seen, "wanted": {**WANTED, "existing": existing}}})
     assert [row["component"] for row in rows] == ["nvidia-container-toolkit"] * differs

@@ -34,7 +34,7 @@ def wish(node: str, version: str) -> dict[str, str]:
         ([], [wish("b", A), wish("a", A)], ["a", "b", "cp1"], [entry(A, "a", "b")], []),
         ([], [wish("a", A), wish("b", B)], ["a", "b"], [entry(A, "a"), entry(B, "b")], []),
         ([there(A, "a", "b")], [wish("a", A), wish("b", A)], ["a", "b"], [entry(A, "a", "b")], []),
-        # A node of a play changes, one that the play leaves out stays.
+        # Nodes outside the play keep their version.
         ([there(A, "a", "b")], [wish("a", B)], ["a"], [entry(A, "b"), entry(B, "a")], []),
         ([there(A, "a")], [wish("a", B)], ["a"], [entry(B, "a")], ["driver-580-178-04"]),
         ([there(A, "a")], [], ["a"], [], ["driver-580-178-04"]),
@@ -42,7 +42,7 @@ def wish(node: str, version: str) -> dict[str, str]:
         ([{"metadata": {"name": "driver-x"}}], [], ["a"], [], ["driver-x"]),
     ],
 )
-def test_each_version_has_its_nodes(
+def test_nodes_are_grouped_by_driver_version(
     existing: list[Any], wanted: list[Any], nodes: list[str], present: list[Any], absent: list[str]
 ) -> None:
     assert decide(existing, wanted, nodes) == {"present": present, "absent": absent}

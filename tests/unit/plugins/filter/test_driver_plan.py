@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages make a driver, by distribution, branch, GPUs and what is installed."""
+"""Packages of a driver by distribution, branch, GPUs and installed packages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def plan(
 
 
 def words(found: dict[str, Any]) -> list[str]:
-    """The packages as ``name=version``, optional ones with a question mark."""
+    """Return the packages as ``name=version``; optional ones end in a question mark."""
     return [
         f"{each['name']}{'=' + each['version'] if 'version' in each else ''}{'?' * each.get('optional', False)}"
         for each in found["packages"]
@@ -82,7 +82,7 @@ U, D = "1ubuntu1", "1"
         ("Debian 13", NEW, T4, "nvidia-driver-cuda nvidia-kernel-open-dkms nvidia-persistenced?"),
     ],
 )
-def test_compute_only_packages(system: str, version: str, gpu: str, names: str) -> None:
+def test_compute_only_packages_are_the_default(system: str, version: str, gpu: str, names: str) -> None:
     found = plan(host(system, gpu), TABLE, version)
     deb = TABLE[version]["packages"][system]
     assert words(found) == [f"{name.rstrip('?')}={deb}{'?' * name.endswith('?')}" for name in names.split()]
@@ -100,7 +100,7 @@ def test_compute_only_packages(system: str, version: str, gpu: str, names: str) 
         (NEW, T4, ["nvidia-open", "nvidia-persistenced"]),
     ],
 )
-def test_a_whole_driver_where_that_is_chosen(version: str, gpu: str, names: list[str]) -> None:
+def test_full_driver_is_installed_if_chosen(version: str, gpu: str, names: list[str]) -> None:
     found = plan(host("Ubuntu 24.04", gpu), TABLE, version, extent="full")
     assert [each["name"] for each in found["packages"]] == names
 
@@ -110,24 +110,22 @@ def test_a_whole_driver_where_that_is_chosen(version: str, gpu: str, names: list
     [
         (OLD, {"nvidia-open-580": f"{OLD}-1ubuntu1", "nvidia-dkms-580-open": f"{OLD}-1ubuntu1"}, ["nvidia-open-580"]),
         (NEW, {"nvidia-open": f"{NEW}-1ubuntu1"}, ["nvidia-open"]),
-        # One of another version is replaced, by what is chosen.
+        # A driver of another version is replaced by the configured packages.
         (NEW, {"nvidia-open-580": f"{OLD}-1ubuntu1"}, ["libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]),
     ],
 )
-def test_a_whole_driver_of_the_wanted_version_is_left_as_it_is(
-    version: str, packages: dict[str, str], names: list[str]
-) -> None:
+def test_full_driver_of_the_requested_version_is_kept(version: str, packages: dict[str, str], names: list[str]) -> None:
     found = plan(host("Ubuntu 24.04", nvidia_driver={"packages": packages}), TABLE, version)
     assert [each["name"] for each in found["packages"]] == names
 
 
-def test_versions_of_the_driver_that_are_replaced() -> None:
+def test_known_and_installed_driver_versions_are_replaced() -> None:
     there = {"nvidia-open-570": "570.1.02-1ubuntu1", "libnvidia-gl-570": "570.1.02-1ubuntu1", "dkms": "3.2"}
     found = plan(host("Ubuntu 24.04", nvidia_driver={"packages": there}), TABLE, NEW)
     assert found["follow"]["replaces"] == [f"{OLD}-1ubuntu1", "570.1.02-1ubuntu1"]
 
 
-def test_fabric_manager_of_nvswitches() -> None:
+def test_fabric_manager_is_installed_for_nvswitches() -> None:
     found = plan(host("Ubuntu 24.04", nvswitches=4), TABLE, OLD)
     assert words(found)[-1] == f"nvidia-fabricmanager={OLD}-1ubuntu1"
     found = plan(host("Ubuntu 24.04", nvswitches=4), {}, "550.1.2", source="distribution")
@@ -156,13 +154,13 @@ def test_fabric_manager_of_nvswitches() -> None:
         ),
     ],
 )
-def test_the_distribution_s_packages(system: str, secure_boot: bool, names: list[str], dkms: bool) -> None:
+def test_packages_of_the_distribution_are_planned(system: str, secure_boot: bool, names: list[str], dkms: bool) -> None:
     found = plan(host(system, secure_boot=secure_boot), {}, "550.1.2", source="distribution")
     assert words(found) == names
     assert bool(found["headers"]) == dkms and found["preferences"] and found["follow"] is None
 
 
-def test_signed_modules_of_a_kernel_without_a_meta_package() -> None:
+def test_signed_modules_are_found_for_a_kernel_without_a_meta_package() -> None:
     kernel = {**KERNEL, "meta": ""}
     found = plan(host("Ubuntu 24.04", secure_boot=True, kernel_packages=kernel), {}, "550.1.2", source="distribution")
     assert words(found)[0] == "linux-modules-nvidia-550-server-open-6.8.0-1032-aws"
@@ -183,7 +181,7 @@ def node(**data: Any) -> dict[str, Any]:
         ("nvidia-dkms-570", ["libnvidia-compute-570", "nvidia-dkms-570", "nvidia-utils-570"]),
     ],
 )
-def test_a_former_driver_returns_as_it_was(name: str, names: list[str]) -> None:
+def test_rollback_restores_the_previous_packages(name: str, names: list[str]) -> None:
     package = {"name": name, "version": "570.1.02-9ubuntu1"}
     found = plan(host("Ubuntu 24.04"), TABLE, NEW, node(**{"from": "570.1.02", "package": package}))["upgrade"][
         "return"
@@ -192,7 +190,7 @@ def test_a_former_driver_returns_as_it_was(name: str, names: list[str]) -> None:
     assert {each["version"] for each in found["packages"]} == {"570.1.02-9ubuntu1"}
 
 
-def test_a_version_that_the_distribution_lacks() -> None:
+def test_version_missing_for_the_distribution_is_refused() -> None:
     found = plan(host("Debian 13"), TABLE, OLD)
     assert (
         "not in NVIDIA's repository for Debian 13. " in found["problem"] and f"auto or one of {NEW}" in found["problem"]
@@ -211,7 +209,7 @@ def test_a_version_that_the_distribution_lacks() -> None:
         ({"libnvidia-ml1": f"{OLD}-1"}, ""),
     ],
 )
-def test_the_package_that_tells_what_a_driver_is_made_of(packages: dict[str, str], name: str) -> None:
+def test_rollback_records_the_package_that_identifies_the_driver(packages: dict[str, str], name: str) -> None:
     driver = {"loaded_version": OLD, "packages": packages, "origin": "cuda_repository"}
     found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, node())["upgrade"]
     assert found["package"] == ({"name": name, "version": packages[name]} if name else {})
@@ -231,7 +229,7 @@ def test_the_package_that_tells_what_a_driver_is_made_of(packages: dict[str, str
         ),
     ],
 )
-def test_whether_the_repository_will_be_needed(installed: dict[str, str], pending: bool) -> None:
+def test_packages_are_pending_until_they_are_installed(installed: dict[str, str], pending: bool) -> None:
     found = plan(host("Ubuntu 24.04", installed=installed), TABLE, NEW)["pending"]
     assert bool(found) == pending and "nvidia-persistenced" not in found
     assert plan(host("Ubuntu 24.04", gpus=[], installed=installed), TABLE, NEW)["pending"] == {}
@@ -248,11 +246,11 @@ def test_headers_and_compiler_are_optional() -> None:
         ({}, "no apt source of this host has linux-headers-6.8.0-1032-aws"),
         ({"newer_without_headers": ["6.8.0-1040-aws"]}, "Reboot into the newer kernel that is installed (6.8.0-1040"),
         ({"headers_found": True}, ""),
-        # A container's kernel is its host's.
+        # A container uses the kernel of its host.
         ({"image": ""}, ""),
     ],
 )
-def test_what_is_said_when_the_headers_are_missing(kernel: dict[str, Any], sentence: str) -> None:
+def test_missing_headers_are_reported_with_a_remedy(kernel: dict[str, Any], sentence: str) -> None:
     found = plan(host("Ubuntu 24.04", kernel_packages={**KERNEL, **kernel}), TABLE, OLD)["headers_problem"]
     assert sentence in found if sentence else found == ""
 
@@ -268,17 +266,17 @@ def test_what_is_said_when_the_headers_are_missing(kernel: dict[str, Any], sente
         ("operator", "", set()),
     ],
 )
-def test_what_each_source_means(source: str, loaded: str, expected: set[str]) -> None:
+def test_plan_depends_on_the_source_of_the_driver(source: str, loaded: str, expected: set[str]) -> None:
     driver = {"loaded_version": loaded, "packages": {}, "origin": "none"}
     found = plan(host("Ubuntu 24.04", nvidia_driver=driver, nvswitches=4), TABLE, NEW, source=source)
     assert {key for key, value in found.items() if value is True} - {"preferences"} == expected
     assert bool(found["packages"]) == ("by_packages" in expected)
-    # Other sources may have versions that are in no table.
+    # Other sources may have versions that the table doesn't list.
     if "by_packages" not in expected:
         assert plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, "1.2.3", source=source)["problem"] == ""
 
 
-def test_a_host_that_was_not_read_gets_nothing() -> None:
+def test_unread_host_gets_no_packages() -> None:
     found = plan({}, TABLE, NEW)
     assert found["packages"] == found["headers"] == [] and found["pending"] == {} and found["problem"] == ""
 
@@ -288,15 +286,15 @@ def test_a_host_that_was_not_read_gets_nothing() -> None:
     [
         ({}, OLD, {"nvidia-open-580": f"{OLD}-1ubuntu1"}, NEW, True, OLD, OLD),
         ({}, NEW, {"nvidia-open": f"{NEW}-1ubuntu1"}, NEW, False, NEW, ""),
-        # The module is loaded, and a package of the former release was left over.
+        # The new module is loaded, but a package of the previous version is left over.
         ({"from": OLD}, NEW, {"libnvidia-ml1": f"{OLD}-1ubuntu1"}, NEW, True, OLD, OLD),
-        # What an interrupted upgrade recorded counts, and not what is there now.
+        # The record of an interrupted upgrade takes precedence over the installed packages.
         ({"from": OLD}, "", {"nvidia-open": f"{NEW}-1ubuntu1"}, NEW, True, OLD, OLD),
         ({}, "570.1.02", {}, NEW, True, "570.1.02", ""),
         ({}, "", {}, NEW, True, "", ""),
     ],
 )
-def test_an_upgrade(
+def test_upgrade_is_planned_from_installed_and_recorded_versions(
     data: dict[str, Any],
     loaded: str,
     packages: dict[str, str],
@@ -312,7 +310,7 @@ def test_an_upgrade(
     assert found["offered"] == {"nvidia.com/mig-1g.5gb": "2"}
 
 
-def test_what_an_interrupted_upgrade_has_stopped_starts_again() -> None:
+def test_services_stopped_by_an_interrupted_upgrade_are_started() -> None:
     data = {"from": OLD, "services": ["a.service"], "offered": {"nvidia.com/gpu": "4"}}
     driver = {"loaded_version": "", "packages": {}, "origin": "none"}
     found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, node(**data), ["a.service"])["upgrade"]
@@ -320,13 +318,13 @@ def test_what_an_interrupted_upgrade_has_stopped_starts_again() -> None:
     assert found["ignored"] == []
 
 
-def test_a_record_can_not_start_other_services_than_an_upgrade_stops() -> None:
+def test_record_cannot_start_other_services() -> None:
     data = {"from": OLD, "services": ["poweroff.target", "a.service"]}
     found = plan(host("Ubuntu 24.04"), TABLE, NEW, node(**data), ["a.service", "b.service"])["upgrade"]
     assert (found["services"], found["ignored"]) == (["a.service"], ["poweroff.target"])
 
 
-def test_a_damaged_record_is_an_error_that_says_how_to_remove_it() -> None:
+def test_damaged_record_is_an_error_with_its_remedy() -> None:
     damaged = node(services="poweroff.target")
     damaged["metadata"]["name"] = "gpu1"
     with pytest.raises(AnsibleFilterError, match=r"annotate node gpu1 gpulab\.io/driver-upgrade-") as error:
@@ -335,7 +333,7 @@ def test_a_damaged_record_is_an_error_that_says_how_to_remove_it() -> None:
 
 
 @pytest.mark.parametrize(("origin", "returns"), [("distribution", "535.1.2"), ("runfile", "")])
-def test_only_a_distribution_s_own_driver_returns_from_it(origin: str, returns: str) -> None:
+def test_only_a_driver_of_the_distribution_can_be_rolled_back_by_it(origin: str, returns: str) -> None:
     driver = {"loaded_version": "535.1.2", "packages": {}, "origin": origin}
     changed = host("Ubuntu 24.04", nvidia_driver=driver)
     assert (
@@ -346,7 +344,7 @@ def test_only_a_distribution_s_own_driver_returns_from_it(origin: str, returns: 
 @pytest.mark.parametrize(
     ("loaded", "gpu", "modules", "kept", "planned"),
     [
-        # Both kinds serve a T4, so what is there stays.
+        # A T4 works with both kinds, so the existing modules are kept.
         ("cuda-drivers-580", T4, "auto", "proprietary", ["cuda-drivers-580"]),
         ("nvidia-open-580", T4, "auto", "open", ["nvidia-open-580"]),
         (
@@ -360,7 +358,7 @@ def test_only_a_distribution_s_own_driver_returns_from_it(origin: str, returns: 
         ("nvidia-open-580", V100, "auto", "proprietary", ["cuda-drivers-580"]),
     ],
 )
-def test_the_kind_of_modules_of_a_driver_of_the_same_version(
+def test_module_kind_is_only_changed_if_required(
     loaded: str, gpu: str, modules: str, kept: str, planned: list[str]
 ) -> None:
     there = "open" if "open" in loaded else "proprietary"
@@ -380,7 +378,7 @@ def test_the_kind_of_modules_of_a_driver_of_the_same_version(
         (["nouveau"], {"source": "preinstalled"}, "", False, ""),
     ],
 )
-def test_a_reboot_that_can_be_foreseen(
+def test_reboot_is_predicted_if_nouveau_is_in_use(
     gpus: list[str], wanted: dict[str, str], why: str, allowed: bool, do: str
 ) -> None:
     driver = {"loaded_version": "", "packages": {}, "nouveau_loaded": True}
@@ -399,7 +397,7 @@ def test_a_reboot_that_can_be_foreseen(
         ("6.15.0-061500rc3-generic", "linux-headers-6.15.0-061500rc3-generic", "kernel.ubuntu.com/mainline"),
     ],
 )
-def test_kernels_of_others_get_their_headers_elsewhere(release: str, headers: str, sentence: str) -> None:
+def test_third_party_kernels_have_their_own_headers_packages(release: str, headers: str, sentence: str) -> None:
     kernel = {**KERNEL, "image": "", "headers": [headers]}
     facts = host("Ubuntu 24.04", kernel=release, kernel_packages=kernel)
     assert sentence in plan(facts, TABLE, OLD)["headers_problem"]
@@ -408,7 +406,7 @@ def test_kernels_of_others_get_their_headers_elsewhere(release: str, headers: st
 
 
 @pytest.mark.parametrize(("modules", "returns"), [("open", ["nvidia-open-580"]), ("proprietary", [])])
-def test_a_change_of_the_modules_alone_can_be_rolled_back(modules: str, returns: list[str]) -> None:
+def test_change_of_the_module_kind_can_be_rolled_back(modules: str, returns: list[str]) -> None:
     there = {"nvidia-open-580": f"{OLD}-1ubuntu1"} if modules == "open" else {"cuda-drivers-580": f"{OLD}-1ubuntu1"}
     driver = {"loaded_version": OLD, "loaded_modules": modules, "packages": there, "origin": "cuda_repository"}
     found = plan(host("Ubuntu 24.04", V100, nvidia_driver=driver), TABLE, OLD, node())["upgrade"]
@@ -420,10 +418,8 @@ def test_a_change_of_the_modules_alone_can_be_rolled_back(modules: str, returns:
 @pytest.mark.parametrize("version", ["", "auto", "5x0.1"])
 @pytest.mark.parametrize("source", ["cuda_repository", "distribution", "preinstalled"])
 @pytest.mark.parametrize("gpus", [[], [{"device_id": T4}], [{"device_id": "0x1b80"}, {"device_id": "0x2b85"}]])
-def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
-    version: str, source: str, gpus: list[dict[str, str]]
-) -> None:
-    """Preflight plans each host before its rules refuse it."""
+def test_undecided_or_invalid_version_has_a_plan(version: str, source: str, gpus: list[dict[str, str]]) -> None:
+    """Preflight makes a plan for each host before its rules reject the version."""
     found = plan(host("Ubuntu 24.04", gpus=gpus), TABLE, version, source=source)
     assert bool(found["problem"]) == (source == "cuda_repository")
 
@@ -432,7 +428,7 @@ def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
     ("loaded", "read", "wanted", "words"),
     [
         (OLD, "administrators", {}, ""),
-        # A file of the host's own opens them.
+        # An unmanaged file on the host allows access.
         (OLD, "all", {"files": ["/etc/modprobe.d/mine.conf"]}, ""),
         (OLD, "administrators", {"files": ["/etc/modprobe.d/mine.conf"], "profiling": "all"}, "has effect when"),
         (
@@ -443,14 +439,14 @@ def test_a_version_that_is_not_decided_or_not_one_has_a_plan(
         ),
         (OLD, "all", {}, "lets all read"),
         (OLD, "all", {"profiling": "all"}, ""),
-        # Not loaded, or soon loaded in another version.
+        # No driver is loaded, or it is about to be replaced.
         ("", "", {"profiling": "all"}, ""),
         (NEW, "administrators", {"profiling": "all"}, ""),
-        # Somebody else's driver.
+        # The driver is unmanaged.
         (OLD, "administrators", {"profiling": "all", "source": "preinstalled"}, ""),
     ],
 )
-def test_a_setting_for_performance_counters_that_waits(
+def test_pending_setting_of_performance_counters_is_reported(
     loaded: str, read: str, wanted: dict[str, Any], words: str
 ) -> None:
     driver = {"loaded_version": loaded, "profiling": read, "packages": {}, "origin": "cuda_repository"}

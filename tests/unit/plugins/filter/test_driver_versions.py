@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvidia_driver_version: auto means on each host of a pool."""
+"""Version that nvidia_driver_version=auto selects for each host of a pool."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLE = {
     OLD: {"packages": dict.fromkeys(("Debian 12", "Ubuntu 22.04", "Ubuntu 24.04"), f"{OLD}-1")},
     NEW: {"packages": dict.fromkeys(EVERYWHERE, f"{NEW}-1")},
 }
-# The table's order is not what counts.
+# The newest version must be selected regardless of the table's order.
 WITHOUT_NEW = {OLD: TABLE[OLD], "570.1.02": {"packages": {"Debian 12": "570.1.02-1"}}}
 T4, V100, B200 = "0x1eb8", "0x1db5", "0x2901"
 
@@ -25,7 +25,7 @@ T4, V100, B200 = "0x1eb8", "0x1db5", "0x2901"
 def host(
     system: str = "Debian 12", gpu: str = T4, version: str = "auto", driver: str = "", pool: str = "", **settings: Any
 ) -> dict[str, Any]:
-    """The variables of a host after preflight has read it; ``driver`` is what NVIDIA's packages have brought."""
+    """Return a host's variables after preflight has read it; ``driver`` is the version of NVIDIA's packages."""
     origin = settings.pop("origin", "cuda_repository" if driver else "none")
     facts = {
         "os": {"key": system},
@@ -55,33 +55,33 @@ def versions(hosts: dict[str, Any], table: dict[str, Any] | None = None) -> dict
         ({"a": host()}, {"a": NEW}),
         ({"a": host(), "b": host("Debian 13")}, {"a": NEW, "b": NEW}),
         ({"a": host("Ubuntu 26.04"), "b": host("Ubuntu 22.04")}, {"a": NEW, "b": NEW}),
-        # Volta ends with 580, and a pool has one version.
+        # 580 is the last branch for Volta, and all hosts of a pool get the same version.
         ({"a": host(gpu=V100), "b": host()}, {"a": OLD, "b": OLD}),
         ({"a": host(gpu=V100, pool="old"), "b": host()}, {"a": OLD, "b": NEW}),
-        # What was asked for counts on that host only, and a host without GPUs not at all.
+        # An explicit version only applies to its host; hosts without GPUs are ignored.
         ({"a": host(version=OLD), "b": host()}, {"a": OLD, "b": NEW}),
         ({"a": host(gpu="", system="Debian 13"), "b": host()}, {"b": NEW}),
-        # What is there is kept, and a new host of the pool follows.
+        # The installed version is kept, and new hosts of the pool get the same one.
         ({"a": host(driver=OLD)}, {"a": OLD}),
         ({"a": host(driver=OLD), "b": host()}, {"a": OLD, "b": OLD}),
         ({"a": host(driver=OLD, pool="x"), "b": host(pool="y")}, {"a": OLD, "b": NEW}),
-        # An upgrade was interrupted: no host is changed, and a new host gets the newer one.
+        # After an interrupted upgrade, no host is changed, and new hosts get the newer version.
         ({"a": host(driver=OLD), "b": host(driver=NEW), "c": host()}, {"a": OLD, "b": NEW, "c": NEW}),
-        # Drivers that the table does not have, or of another origin, don't count.
+        # Drivers that are not in the table, or of another origin, are ignored.
         ({"a": host(driver="570.1.02"), "b": host()}, {"a": NEW, "b": NEW}),
         ({"a": host(driver=OLD, origin="distribution"), "b": host()}, {"a": NEW, "b": NEW}),
         ({"a": host(driver=OLD, origin="other"), "b": host()}, {"a": NEW, "b": NEW}),
     ],
 )
-def test_one_version_for_a_pool(hosts: dict[str, Any], expected: dict[str, str]) -> None:
+def test_hosts_of_a_pool_get_one_version(hosts: dict[str, Any], expected: dict[str, str]) -> None:
     assert versions(hosts) == expected
 
 
-def test_the_newest_is_not_the_last_of_the_table() -> None:
+def test_newest_version_is_chosen_in_any_order_of_the_table() -> None:
     assert versions({"a": host()}, WITHOUT_NEW) == {"a": OLD}
 
 
-def test_proprietary_modules_end_with_610() -> None:
+def test_newest_version_with_proprietary_modules_is_chosen() -> None:
     table = {OLD: TABLE[OLD], "615.71.09": {"packages": {"Debian 12": "615.71.09-1"}}}
     assert versions({"a": host()}, table) == {"a": "615.71.09"}
     assert versions({"a": host(nvidia_driver_modules="proprietary")}, table) == {"a": OLD}
@@ -118,7 +118,7 @@ def test_proprietary_modules_end_with_610() -> None:
         ),
     ],
 )
-def test_no_version_can_be_chosen(hosts: dict[str, Any], name: str, words: list[str]) -> None:
+def test_pool_without_a_common_version_is_reported(hosts: dict[str, Any], name: str, words: list[str]) -> None:
     choice = chosen(hosts)["hosts"][name]
     text = f"{choice['why']} {choice['advice']}"
     assert choice["version"] == "" and all(word in text for word in words), text
@@ -134,13 +134,13 @@ def test_no_version_can_be_chosen(hosts: dict[str, Any], name: str, words: list[
         ({"nvidia_driver_source": "distribution", "driver": "550.1.02", "origin": "distribution"}, "550.1.02"),
     ],
 )
-def test_sources_that_the_table_knows_nothing_of(settings: dict[str, Any], version: str) -> None:
+def test_other_sources_need_no_version_from_the_table(settings: dict[str, Any], version: str) -> None:
     choice = chosen({"a": host(**settings), "b": host()})["hosts"]
     assert choice["a"] == {"version": version, "why": "", "advice": ""} and choice["b"]["version"] == NEW
 
 
-def test_hosts_that_a_run_leaves_out_are_asked_when_a_version_is_open() -> None:
-    """--limit must not decide otherwise than a run of all hosts, as far as the others can be reached."""
+def test_hosts_outside_the_run_are_read_for_an_undecided_version() -> None:
+    """With --limit, the version must be the same as without it if the other hosts can be reached."""
     left_out: dict[str, Any] = {"cluster_node_pool": ""}
     elsewhere = {"cluster_node_pool": "other"}
     explicit = {"nvidia_driver_version": OLD}
@@ -150,11 +150,11 @@ def test_hosts_that_a_run_leaves_out_are_asked_when_a_version_is_open() -> None:
     assert chosen({**hosts, "a": host(version=OLD)})["unread"] == []
     answer = {"item": "b", **host(driver=OLD)["__preflight_reading"]["facts"]}
     assert chosen(hosts, further=[answer])["hosts"]["a"]["version"] == OLD
-    # One that did not answer has no say.
+    # A host that didn't answer is ignored.
     assert chosen(hosts, further=[{"item": "b", "unreachable": True}])["hosts"]["a"]["version"] == NEW
 
 
-def test_input_of_another_form() -> None:
+def test_invalid_facts_are_an_error() -> None:
     broken = host()
     del broken["__preflight_reading"]["facts"]["os"]
     with pytest.raises(AnsibleFilterError, match="bad input"):
@@ -179,7 +179,7 @@ def test_input_of_another_form() -> None:
         ("Debian 12", "0x06c0", ["Fermi GPUs need branch 390 or older"]),
     ],
 )
-def test_a_host_that_no_version_serves_is_a_problem_of_its_own(system: str, gpu: str, words: list[str]) -> None:
+def test_host_without_a_suitable_version_does_not_affect_others(system: str, gpu: str, words: list[str]) -> None:
     found = chosen({"a": host(system, gpu=gpu), "b": host()})["hosts"]
     assert found["b"]["version"] == NEW
     text = f"{found['a']['why']} {found['a']['advice']}"
@@ -187,7 +187,7 @@ def test_a_host_that_no_version_serves_is_a_problem_of_its_own(system: str, gpu:
     assert "pool" not in text
 
 
-def test_ignored_gpus_have_no_say() -> None:
+def test_ignored_gpus_do_not_affect_the_version() -> None:
     both = host(gpu=V100, ignored_gpus=["10de:1db5"])
     both["__preflight_reading"]["facts"]["gpus"].append(
         {"address": "0000:02:00.0", "device_id": "0x1eb8", "driver": ""}

@@ -39,12 +39,12 @@ describe = FilterModule().filters()["gpu_family"]
         ("0x3182", "Blackwell Ultra", "required", None),  # B300
     ],
 )
-def test_known_gpus(device_id: str, family: str, open_modules: str, last: int | None) -> None:
+def test_family_follows_from_the_device_id(device_id: str, family: str, open_modules: str, last: int | None) -> None:
     found = describe(device_id)
     assert (found["family"], found["open_modules"], found["branches"]["last"]) == (family, open_modules, last)
 
 
-def test_everything_about_a_gpu_by_its_name() -> None:
+def test_gpu_is_described_by_its_name() -> None:
     assert describe("Tesla V100-SXM2-32GB") == {
         "family": "Volta",
         "open_modules": "unsupported",
@@ -92,18 +92,18 @@ def test_everything_about_a_gpu_by_its_name() -> None:
         ("NVS 310", "0x107d", "Fermi", 390),
     ],
 )
-def test_names_say_the_same_as_device_ids(name: str, device_id: str, family: str, last: int | None) -> None:
+def test_names_and_device_ids_give_the_same_family(name: str, device_id: str, family: str, last: int | None) -> None:
     for found in (describe(name), describe(device_id)):
         assert (found["family"], found["branches"]["last"]) == (family, last)
 
 
-def test_one_name_can_be_two_chips() -> None:
-    """The GT 730 is a Kepler as a rule; the device ID tells the Fermi that is sold under the same name."""
+def test_device_id_distinguishes_chips_with_the_same_name() -> None:
+    """Most GT 730 are Kepler; the device ID identifies the Fermi model that has the same name."""
     assert describe("0x0f02")["family"] == "Fermi" and describe("GeForce GT 730")["family"] == "Kepler"
 
 
 @pytest.mark.parametrize("gpu", ["GeForce GT 640M LE", "GeForce GTX 860M", "GeForce 405", "GeForce GT 630"])
-def test_a_name_that_chips_of_two_families_have_is_not_judged(gpu: str) -> None:
+def test_ambiguous_name_has_no_family(gpu: str) -> None:
     assert describe(gpu)["family"] is None
 
 
@@ -119,7 +119,7 @@ def test_unknown_gpu_has_no_family(gpu: str) -> None:
 
 
 @pytest.mark.parametrize("gpu", [None, True, ["Tesla T4"], {}, 1.5])
-def test_what_is_no_text_is_an_error(gpu: object) -> None:
+def test_value_that_is_not_a_string_is_an_error(gpu: object) -> None:
     with pytest.raises(AnsibleFilterError, match="gpu_family: the GPU must be text"):
         describe(gpu)
 

@@ -30,24 +30,24 @@ def render(wanted: Any) -> list[dict[str, Any]]:
     ("wanted", "there", "expected"),
     [
         (SPEC, SPEC, []),
-        # What the API or the chart leaves out, and how the operator replaces pods.
+        # Omitted values, and the settings of the operator's own upgrades, are not changes of the driver.
         (spec({"upgradePolicy": {"autoUpgrade": False}}), spec({"livenessProbe": {}, "rdma": {"enabled": False}}), []),
         (spec({"version": 580}), spec({"version": "580"}), []),
         (spec({"version": "595.10"}), SPEC, ["driver.version"]),
         (spec({"kernelModuleType": "open", "env": [{"name": "A"}]}), SPEC, ["driver.env", "driver.kernelModuleType"]),
         (SPEC, spec({"repository": "example.org"}), ["driver.repository"]),
         (spec({"enabled": False}), SPEC, ["driver.enabled"]),
-        # The driver's pods have these, too.
+        # These values also apply to the driver's pods.
         (spec({}, daemonsets={"tolerations": [{"key": "b"}]}), SPEC, ["daemonsets.tolerations"]),
         (spec({}, hostPaths={"driverInstallDir": "/opt"}), SPEC, ["hostPaths.driverInstallDir"]),
         (spec({}, daemonsets={**SPEC["daemonsets"], "rollingUpdate": {"maxUnavailable": "2"}}), SPEC, []),
-        # Nothing is taken from running pods where it has installed none.
+        # Pods aren't interrupted if the operator hasn't installed the driver.
         (spec({"version": "595.10"}), spec({"enabled": False}), []),
         (SPEC, {}, []),
         (SPEC, None, []),
     ],
 )
-def test_what_the_operator_would_change(
+def test_changes_of_the_operator_driver_are_listed(
     wanted: dict[str, Any], there: dict[str, Any] | None, expected: list[str]
 ) -> None:
     policies = {"other": spec({"version": "1"}), **({"cluster-policy": there} if there is not None else {})}
@@ -55,6 +55,6 @@ def test_what_the_operator_would_change(
 
 
 @pytest.mark.parametrize(("rendered", "policies"), [(7, {}), ([{}], {}), (render("x"), {"cluster-policy": SPEC})])
-def test_odd_input_is_one_error(rendered: Any, policies: Any) -> None:
+def test_invalid_input_is_one_error(rendered: Any, policies: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="Error while comparing"):
         changes(rendered, policies)

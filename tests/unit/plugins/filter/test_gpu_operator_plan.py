@@ -49,20 +49,20 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
 @pytest.mark.parametrize(
     ("hosts", "more", "expected"),
     [
-        # What the hosts have is left alone.
+        # The operator doesn't install components that the hosts have.
         ([FULL], {}, {"driver.enabled": False, "driver.version": None, "toolkit.enabled": False, "hostPaths": None}),
         ([FULL, {**FULL, "host": "gpu2"}], {}, {"driver.enabled": False, "toolkit.enabled": False}),
-        # What they lack is the operator's.
+        # The operator installs components that the hosts lack.
         ([BARE], {}, {"driver.enabled": True, "driver.version": "580.178.04", "driver.kernelModuleType": "auto"}),
         ([BARE], {}, {"toolkit.enabled": True, "hostPaths": None}),
         ([{**FULL, "toolkit": ""}], {}, {"driver.enabled": False, "toolkit.enabled": True}),
-        # A driver-installer's driver lies elsewhere.
+        # A driver installer uses another directory.
         (
             [{**FULL, "driver": "", "source": "daemonset", "root": "/opt/nvidia/driver"}],
             {},
             {"driver.enabled": False, "hostPaths.driverInstallDir": "/opt/nvidia/driver"},
         ),
-        # Without a GPU there is nothing to install.
+        # Nothing is installed without GPUs.
         ([], {}, {"driver.enabled": False, "toolkit.enabled": False}),
         ([FULL], {}, {"dcgmExporter.serviceMonitor.enabled": True}),
         (
@@ -87,7 +87,7 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
             {"mig.strategy": "single"},
         ),
         ([FULL], {}, {"daemonsets.tolerations": TOLERATIONS, "cdi.enabled": True, "nfd.enabled": True}),
-        # A node for them can be one with any of the taints.
+        # The operator's pods tolerate all taints of the nodes.
         (
             [FULL],
             {},
@@ -96,11 +96,11 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
                 "node-feature-discovery.worker.tolerations": [CONTROL_PLANE, *TOLERATIONS],
             },
         ),
-        # The operator gives its driver container no proxy.
+        # The operator doesn't pass the proxy to its driver container.
         ([BARE], PROXY, {"driver.env": PROXY_ENV}),
         ([FULL], PROXY, {"driver.env": None}),
         ([BARE], {"no_proxy": ["10.0.0.0/8"]}, {"driver.env": None}),
-        # The validator's program has no code for GPUs before Turing, and GeForce needs a driver of its CUDA.
+        # The validator's program doesn't support GPUs before Turing; on GeForce, the driver must support its CUDA.
         ([{**FULL, "devices": [T4]}], {}, {"validator": None}),
         ([{**FULL, "devices": [T4]}, {**FULL, "devices": [V100]}], {}, {"validator.cuda.env": NO_WORKLOAD}),
         ([{**BARE, "devices": [V100]}], {"driver_version": ""}, {"validator.cuda.env": NO_WORKLOAD}),
@@ -114,7 +114,7 @@ def problems(hosts: list[dict[str, Any]], own: dict[str, Any] | None = None) -> 
         ),
     ],
 )
-def test_the_values_follow_from_what_the_hosts_have(
+def test_values_follow_from_the_state_of_the_hosts(
     hosts: list[dict[str, Any]], more: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     found = plan(hosts, {**WANTED, **more}, {})
@@ -138,7 +138,7 @@ def test_the_values_follow_from_what_the_hosts_have(
         ),
     ],
 )
-def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], words: list[str]) -> None:
+def test_incompatible_hosts_are_named(hosts: list[dict[str, Any]], words: list[str]) -> None:
     found = problems(hosts)
     assert len(found) == 1, found
     said = " ".join(found[0].values())
@@ -157,7 +157,7 @@ def test_hosts_that_do_not_go_together_are_named(hosts: list[dict[str, Any]], wo
         ({"toolkit": {"enabled": True}}, ["gpu1", "second container toolkit"]),
     ],
 )
-def test_a_value_that_would_do_nothing_or_harm_is_an_error(own: dict[str, Any], words: list[str]) -> None:
+def test_useless_or_harmful_value_is_an_error(own: dict[str, Any], words: list[str]) -> None:
     found = problems([FULL], own)
     assert len(found) == 1, found
     said = " ".join(found[0].values())
@@ -175,7 +175,7 @@ def test_a_value_that_would_do_nothing_or_harm_is_an_error(own: dict[str, Any], 
         (["Debian 13"], {"driver": {"enabled": False}}, []),
     ],
 )
-def test_the_operator_has_drivers_for_one_release_of_ubuntu(
+def test_operator_driver_requires_one_release_of_ubuntu(
     systems: list[str], own: dict[str, Any], kinds: list[str]
 ) -> None:
     hosts = [{**BARE, "host": f"gpu{number}", "system": system} for number, system in enumerate(systems)]
@@ -183,7 +183,7 @@ def test_the_operator_has_drivers_for_one_release_of_ubuntu(
     assert problems([{**FULL, "system": "Debian 13"}]) == []
 
 
-def test_values_of_ones_own_win_and_lists_are_replaced_as_helm_does_it() -> None:
+def test_user_values_override_and_lists_are_replaced_as_in_helm() -> None:
     own = {"operator": {"repository": "mirror"}, "daemonsets": {"tolerations": []}, "dcgmExporter": {"enabled": False}}
     values = plan([FULL], WANTED, own)["values"]
     assert at(values, "operator.repository") == "mirror"
@@ -196,7 +196,7 @@ def variables(configs: dict[str, Any], part: str = "devicePlugin") -> dict[str, 
     return {one["name"]: one["value"] for one in values[part]["env"]}
 
 
-def test_the_configuration_wins_over_what_the_operator_gives_its_device_plugin() -> None:
+def test_configuration_overrides_the_environment_of_the_device_plugin() -> None:
     plugin = {"deviceListStrategy": ["cdi-cri", "envvar"], "passDeviceSpecs": False}
     found = variables({"default": {"flags": {"gdsEnabled": False, "plugin": plugin}}})
     found.pop("GPULAB_CONFIGURATION")
@@ -204,12 +204,12 @@ def test_the_configuration_wins_over_what_the_operator_gives_its_device_plugin()
 
 
 @pytest.mark.parametrize("part", ["devicePlugin", "gfd"])
-def test_another_configuration_of_the_same_name_replaces_the_pods(part: str) -> None:
+def test_changed_configuration_of_the_same_name_replaces_the_pods(part: str) -> None:
     first, same, other = (variables({"default": {"a": value}}, part) for value in (1, 1, 2))
     assert first == same != other
 
 
-def test_one_operator_knows_one_mig_strategy() -> None:
+def test_operator_supports_only_one_mig_strategy() -> None:
     configs = {name: {"flags": {"migStrategy": name}} for name in ("none", "single", "mixed")}
     (found,) = plan([FULL], {**WANTED, "configs": configs}, {})["problems"]
     assert "mixed, single" in found["what"]
@@ -225,7 +225,7 @@ def test_mps_and_the_mig_strategy_mixed_exclude_each_other() -> None:
     ("hosts", "own", "count"),
     [([BARE], {}, 1), ([BARE], {"driver": {"secretEnv": "proxy"}}, 0), ([FULL], {}, 0)],
 )
-def test_a_password_of_the_proxy_is_not_shown(hosts: list[dict[str, Any]], own: dict[str, Any], count: int) -> None:
+def test_proxy_password_is_not_shown(hosts: list[dict[str, Any]], own: dict[str, Any], count: int) -> None:
     found = plan(hosts, {**WANTED, "https_proxy": "http://user:secret@p:1"}, own)
     assert "secret@" not in str(found)
     assert len(found["problems"]) == count
@@ -245,6 +245,6 @@ TREES = some.recursive(
 
 
 @given(TREES)
-def test_any_values_give_an_answer(own: dict[str, Any]) -> None:
+def test_any_values_have_complete_problems(own: dict[str, Any]) -> None:
     for problem in problems([FULL], own):
         assert all(problem[field] for field in ("what", "where", "why", "do"))

@@ -23,7 +23,7 @@ NEEDS = {
         ("cp1", "flannel", "vxlan", ["10250", "6443"], ["10250", "6443", "8472"], ["overlay", "vxlan"]),
     ],
 )
-def test_a_host_needs_what_its_role_and_its_network_need(
+def test_required_ports_and_modules_follow_from_role_and_network(
     host: str, network: str, backend: str, ports: list[str], reachable: list[str], modules: list[str]
 ) -> None:
     found = host_needs(NEEDS, host, ["cp1"], network, backend)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of an inventory that Ansible could not read, those that only look so, and hosts with two addresses."""
+"""Inventory files that Ansible can't read, files that only look unreadable, and hosts with two addresses."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ VAULTED = "x: !vault |\n      $ANSIBLE_VAULT;1.1;AES256\n      6161\n"
 
 @pytest.fixture(autouse=True)
 def _default_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This repository's ansible.cfg lets Ansible stop at files that it can't read; by default it goes on."""
+    """Restore Ansible's default, which ignores unreadable files; this repository's ansible.cfg makes them an error."""
     monkeypatch.setattr(constants, "INVENTORY_ANY_UNPARSED_IS_FAILED", False)
-    # Plugins of inventories set it for the whole process.
+    # Inventory plugins set this for the whole process.
     monkeypatch.setattr(load_extra_vars, "extra_vars", {}, raising=False)
 
 
@@ -32,7 +32,7 @@ def inventory(path: Path) -> InventoryManager:
     return InventoryManager(DataLoader(), [str(path)])
 
 
-# A name, its content, and a part of the message about the file, empty for none.
+# Name of a file, its content, and a part of the message about it; empty if there is none.
 FILES: list[tuple[str, str | bytes, str]] = [
     ("tab.yml", "all:\n  hosts:\n\tgpu2:\n", "Tabs are usually invalid"),
     ("list.yml", "workers:\n  hosts:\n    - gpu2\n", "it has the hosts gpu2"),
@@ -45,7 +45,7 @@ FILES: list[tuple[str, str | bytes, str]] = [
     ("quote", "[workers]\ngpu2 ansible_user='x\n", "No closing quotation"),
     ("half", "[workers]\ngpu2\n[x:hots]\ngpu3\n", ""),
     ("lost", "[workers]\ngpu1\n[x:hots]\n[y]\ngpu2\n", "it has the hosts gpu2"),
-    # What Ansible reads, or what is not an inventory.
+    # Files that Ansible reads, or that are not inventories.
     ("text", "all:\n  hosts: {gpu2: {}}\n  vars:\n    motd: |\n      gpu7\n      gpu8 a=b\n", ""),
     ("text.yml", "all:\n  hosts: {gpu2: {}}\n  vars:\n    motd: |\n      hosts:\n", ""),
     ("constructed.yml", "plugin: ansible.builtin.constructed\nstrict: true\ngroups: {x: a}\n", ""),
@@ -65,7 +65,7 @@ FILES: list[tuple[str, str | bytes, str]] = [
     ("script", "#!/bin/sh\necho gpu7\n", ""),
     ("windows", "[workers]\r\ngpu2\r\n", ""),
     ("loop.yml", "a: &x {children: {b: *x}, hosts: {gpu1: }}\n", ""),
-    # In a directory, Ansible's warning is enough.
+    # If such a file is in a directory, Ansible's own warning is enough.
     ("README", "These are the hosts.\n\n[workers] are all with GPUs.\n", ""),
     ("tox.ini", "[tox]\nenvlist = py3\n[testenv]\ncommands =\n  pytest tests\n", ""),
     ("play.yml", "- name: Run it\n  hosts: all\n  tasks: []\n", ""),
@@ -81,9 +81,7 @@ ONLY_ASIDE = {"README", "tox.ini", "play.yml", "requirements.yml", "loop.yml", "
 
 
 @pytest.mark.parametrize(("name", "content", "words"), FILES)
-def test_only_files_whose_hosts_ansible_lost_are_named(
-    tmp_path: Path, name: str, content: str | bytes, words: str
-) -> None:
+def test_only_files_with_lost_hosts_are_reported(tmp_path: Path, name: str, content: str | bytes, words: str) -> None:
     folder = tmp_path / "prod"
     folder.mkdir()
     (folder / "a").write_text(FIRST)
@@ -97,7 +95,7 @@ def test_only_files_whose_hosts_ansible_lost_are_named(
 @pytest.mark.parametrize(
     ("name", "content", "words"), [entry for entry in FILES if entry[0][0] != "." and entry[0] not in ONLY_ASIDE]
 )
-def test_a_file_that_is_named_is_the_reason(tmp_path: Path, name: str, content: str | bytes, words: str) -> None:
+def test_unreadable_named_file_is_the_cause(tmp_path: Path, name: str, content: str | bytes, words: str) -> None:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     known = inventory(path).hosts
@@ -113,20 +111,20 @@ def test_a_file_that_is_named_is_the_reason(tmp_path: Path, name: str, content: 
         (NAMES, ["/nowhere/my.ini"], "There is no file /nowhere/my.ini."),
     ],
 )
-def test_the_hint_ends_with_what_to_do(names: dict[str, str], sources: list[str], words: str) -> None:
+def test_hint_ends_with_a_remedy(names: dict[str, str], sources: list[str], words: str) -> None:
     hint = inventory_hints({"all": ["x"], "a": ["x"], "b": []}, names, sources)
     assert words in hint and ("Give" in hint) == ("nowhere" not in words), hint
 
 
 @pytest.mark.parametrize("name", ["play.yml", "README", "tox.ini", "loop.yml"])
-def test_a_file_that_is_named_must_be_an_inventory(tmp_path: Path, name: str) -> None:
+def test_named_file_must_be_an_inventory(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     path.write_text(next(str(content) for other, content, _words in FILES if other == name))
     (problem,) = problems([str(path)], inventory(path).hosts)
     assert problem.kind == "inventory_unread"
 
 
-def test_a_directory_is_read_with_its_directories(tmp_path: Path) -> None:
+def test_directory_is_read_recursively(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "host_vars").mkdir()
     (tmp_path / "host_vars" / "gpu1").write_text("a: 1\nb: [\n")
@@ -135,7 +133,9 @@ def test_a_directory_is_read_with_its_directories(tmp_path: Path) -> None:
     assert problem.where == str(tmp_path / "site" / "hosts")
 
 
-def test_what_plugins_of_others_read_is_not_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_not_checked_if_third_party_plugins_are_enabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "h").write_text("[workers]\ngpu2 192.0.2.2\n")
     enabled = ["ansible.builtin.yaml", "ini"]
     for more, count in (([], 1), (["example.org.hosts"], 0)):
@@ -160,8 +160,8 @@ def test_what_plugins_of_others_read_is_not_judged(tmp_path: Path, monkeypatch: 
         ({"a": "gpu1 ansible_host=x\n", "b": "gpu2 ansible_host=y\n"}, ""),
     ],
 )
-def test_a_host_is_reached_at_one_place_in_a_directory(tmp_path: Path, files: dict[str, str], words: str) -> None:
-    """Sources that are named one after the other replace each other on purpose."""
+def test_host_with_two_addresses_in_a_directory_is_reported(tmp_path: Path, files: dict[str, str], words: str) -> None:
+    """Several sources may override each other on purpose."""
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     found = list(problems([str(tmp_path)], ["gpu1", "gpu2"]))

@@ -17,29 +17,31 @@ RESOLVED, USUAL = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
     [
         (True, None, False, "", None, RESOLVED),
         (False, None, False, "", None, USUAL),
-        # What a host was told wins over what all were told, and both over what is found.
+        # The host's setting overrides the shared setting, which overrides the detected file.
         (True, None, False, "/etc/kubernetes/resolv.conf", None, "/etc/kubernetes/resolv.conf"),
         (True, None, False, "", USUAL, USUAL),
         (True, None, False, "/a", "/b", "/a"),
         (True, None, False, "", "", ""),
-        # A running kubelet keeps its own, whatever the host's resolver has become since.
+        # A running kubelet keeps its file, even if the host's resolver has changed.
         (True, USUAL, True, "", None, USUAL),
         (False, RESOLVED, True, "/a", "/b", RESOLVED),
         (True, None, True, "", None, RESOLVED),
-        # An interrupted join leaves a configuration that is written again.
+        # After an interrupted join, the kubelet's configuration is written again.
         (False, RESOLVED, False, "", None, USUAL),
     ],
 )
-def test_file(active: bool, kubelet: str | None, finished: bool, wanted: str, shared: str | None, path: str) -> None:
+def test_resolv_conf_follows_from_settings_and_resolver(
+    active: bool, kubelet: str | None, finished: bool, wanted: str, shared: str | None, path: str
+) -> None:
     host = {"resolver": {"systemd_resolved": active, "kubelet": kubelet}, "cluster": {"finished": finished}}
     assert choose(host, wanted, shared) == path
 
 
-def test_a_host_that_was_not_read_is_an_error() -> None:
+def test_unread_host_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match=r"choosing the kubelet's resolv\.conf"):
         choose({})
 
 
-def test_loopback_addresses_are_of_no_use_to_a_pod() -> None:
+def test_loopback_addresses_are_not_usable_in_pods() -> None:
     assert usable(["127.0.0.53", "::1", "127.0.1.1", "nonsense"]) == []
     assert usable(["127.0.0.53", "10.0.0.2", "fe80::1%eth0"]) == ["10.0.0.2", "fe80::1%eth0"]

@@ -26,7 +26,7 @@ def said(settings: dict[str, str], profile: str = "absent", cluster: bool = Fals
     return minikube_problems(settings, TABLE, profile, cluster, hardened)
 
 
-# As TestValidateGPUs in cmd/minikube/cmd/start_test.go of minikube v1.38.1 has it.
+# Cases of TestValidateGPUs in cmd/minikube/cmd/start_test.go of minikube v1.38.1.
 @pytest.mark.parametrize(
     ("settings", "runtime", "gpus", "valid"),
     [
@@ -42,9 +42,7 @@ def said(settings: dict[str, str], profile: str = "absent", cluster: bool = Fals
         (ON_HOST, "containerd", "nvidia.com", False),
     ],
 )
-def test_gpus_are_given_to_the_driver_and_the_runtime_docker_only(
-    settings: dict[str, str], runtime: str, gpus: str, valid: bool
-) -> None:
+def test_gpus_require_driver_and_runtime_docker(settings: dict[str, str], runtime: str, gpus: str, valid: bool) -> None:
     found = said({**settings, "container_runtime": runtime, "gpus": gpus})
     assert (found == []) == valid
     assert valid or f"refuses --gpus={gpus} with the driver {settings['driver']}" in found[0]
@@ -69,9 +67,7 @@ def test_gpus_are_given_to_the_driver_and_the_runtime_docker_only(
         ({**IN_DOCKER, "profile": "lab"}, {"cluster": True}, ""),
     ],
 )
-def test_what_is_in_the_way_is_said_with_what_to_do(
-    settings: dict[str, str], found: dict[str, Any], words: str
-) -> None:
+def test_problems_of_minikube_have_a_remedy(settings: dict[str, str], found: dict[str, Any], words: str) -> None:
     problems = said({**ON_HOST, **settings}, **found)
     assert len(problems) == (1 if words else 0)
     assert not words or words in problems[0]
@@ -133,12 +129,12 @@ OF_DOCKER = {
             {**DOCKER, "container_runtime": "containerd"},
             {**OF_DOCKER, "container_runtime": "containerd", "gpus": "none", "gives_gpus": False},
         ),
-        # Only the host itself reaches Docker's network.
+        # Docker's network is only reachable from its host.
         ({**DOCKER, "api_delegate": "gpu1"}, {**OF_DOCKER, "needs_tunnel": False}),
         ({**DOCKER, "connection": "local"}, {**OF_DOCKER, "needs_tunnel": False}),
     ],
 )
-def test_settings_that_follow_from_the_driver(declared: dict[str, Any], resolved: dict[str, Any]) -> None:
+def test_default_settings_follow_from_the_driver(declared: dict[str, Any], resolved: dict[str, Any]) -> None:
     assert minikube_settings({**DECLARED, **declared}, TABLE) == {**DECLARED, **declared, **RESOLVED, **resolved}
 
 
@@ -151,12 +147,14 @@ def test_settings_that_follow_from_the_driver(declared: dict[str, Any], resolved
         ({"kubernetes_version": "1.36.4", "options": ["--force"]}, "1.36.4", []),
         ({"kubectl_version": "1.37.1"}, "1.35.1", ["kubectl 1.37.1 is not meant for Kubernetes 1.35.1"]),
         ({"kubernetes_version": "1.34.0"}, "1.34.0", ["kubectl 1.36.4 is not meant for Kubernetes 1.34.0"]),
-        # The table doesn't have the Kubernetes version of another minikube.
+        # The Kubernetes version of another minikube release is not in the table.
         ({"version": "1.39.0"}, "", []),
         ({"version": "1.39.0", "kubernetes_version": "1.36.4"}, "1.36.4", []),
     ],
 )
-def test_kubernetes_is_the_newest_that_minikube_knows(declared: dict[str, Any], version: str, words: list[str]) -> None:
+def test_default_kubernetes_is_the_newest_supported_by_minikube(
+    declared: dict[str, Any], version: str, words: list[str]
+) -> None:
     settings = minikube_settings({**DECLARED, **declared}, TABLE)
     assert settings["kubernetes_version"] == version
     assert len(settings["warnings"]) == len(words)

@@ -33,7 +33,9 @@ OPTIONS = ["rw", "sync", "no_subtree_check"]
         ("/srv", ["192.0.2.0/24"], ["rw", "anonuid=1000"], False, "/srv 192.0.2.0/24(rw,anonuid=1000,root_squash)"),
     ],
 )
-def test_exports(path: str, to: list[str], options: list[str], root: bool, expected: str) -> None:
+def test_export_line_has_path_clients_and_options(
+    path: str, to: list[str], options: list[str], root: bool, expected: str
+) -> None:
     assert export(path, to, options, root) == expected
 
 
@@ -54,7 +56,7 @@ def test_exports(path: str, to: list[str], options: list[str], root: bool, expec
         ),
     ],
 )
-def test_clients_from_any_port_and_clients_by_name(
+def test_insecure_and_named_clients_have_their_own_options(
     to: list[str], insecure: list[str], options: list[str], any_client: bool, expected: str
 ) -> None:
     assert (
@@ -62,7 +64,7 @@ def test_clients_from_any_port_and_clients_by_name(
     )
 
 
-def test_the_export_of_the_tutorial_can_be_declared() -> None:
+def test_export_to_any_client_can_be_declared() -> None:
     options = ["rw", "sync", "no_subtree_check", "no_all_squash", "insecure"]
     line = "/srv/nfs/kubedata *(rw,sync,no_subtree_check,no_all_squash,insecure,no_root_squash)"
     assert export("/srv/nfs/kubedata", ["*"], options, True, [], True) == line
@@ -70,7 +72,7 @@ def test_the_export_of_the_tutorial_can_be_declared() -> None:
 
 @pytest.mark.parametrize("client", ["*", "gpu1", "@lab", "gpu[12].example.org", "0.0.0.0/0", "::/0", "192.0.2.300"])
 @pytest.mark.parametrize("place", ["nfs_server_clients", "nfs_server_insecure_clients"])
-def test_clients_without_a_known_address_are_accepted_only_on_request(client: str, place: str) -> None:
+def test_clients_without_a_known_address_must_be_allowed(client: str, place: str) -> None:
     to, insecure = ([client], []) if place == "nfs_server_clients" else (["192.0.2.1"], [client])
     with pytest.raises(AnsibleFilterError) as caught:
         export("/srv", to, OPTIONS, False, insecure)
@@ -101,7 +103,9 @@ def test_clients_without_a_known_address_are_accepted_only_on_request(client: st
         ("/srv", ["192.0.2.1"], ["rw) *(rw"], "is not an option of exports"),
     ],
 )
-def test_what_is_never_exported(path: str, to: list[str], options: list[str], words: str) -> None:
+def test_invalid_paths_clients_and_options_are_refused(
+    path: str, to: list[str], options: list[str], words: str
+) -> None:
     with pytest.raises(AnsibleFilterError, match=f"Error while exporting .*{words}.*Nothing was changed"):
         export(path, to, options)
 
@@ -128,7 +132,7 @@ def active(
     ("etab", "options", "expected"),
     [
         (active("192.0.2.1") + active("192.0.2.2"), OPTIONS, []),
-        # Other directories don't matter.
+        # Exports of other directories are ignored.
         (active("192.0.2.1") + active("192.0.2.2") + active("*", path="/srv/b") + "\n \nx\n", OPTIONS, []),
         ("", OPTIONS, ["not exported to 192.0.2.1", "not exported to 192.0.2.2"]),
         (active("192.0.2.1"), OPTIONS, ["not exported to 192.0.2.2"]),
@@ -152,9 +156,7 @@ def active(
         ),
     ],
 )
-def test_exports_that_the_server_has_and_the_file_does_not_are_named(
-    etab: str, options: list[str], expected: list[str]
-) -> None:
+def test_differences_between_server_and_file_are_named(etab: str, options: list[str], expected: list[str]) -> None:
     assert differences(etab, "/srv/a", export("/srv/a", ["192.0.2.1", "192.0.2.2"], options)) == expected
 
 
@@ -170,13 +172,15 @@ def test_exports_that_the_server_has_and_the_file_does_not_are_named(
         (["192.0.2.0/24"], ["192.0.2.0/255.255.255.0"], []),
     ],
 )
-def test_clients_are_compared_by_what_they_mean(to: list[str], active_clients: list[str], expected: list[str]) -> None:
+def test_canonical_names_of_clients_are_recognized(
+    to: list[str], active_clients: list[str], expected: list[str]
+) -> None:
     etab = "".join(active(client) for client in active_clients)
     assert differences(etab, "/srv/a", export("/srv/a", to, OPTIONS, any_client=True)) == expected
 
 
 @pytest.mark.parametrize("path", ["/srv/a b", '/srv/"a"', "/srv/a"])
-def test_a_withdrawn_directory_is_not_exported_to_anyone(path: str) -> None:
+def test_remaining_exports_of_a_removed_directory_are_named(path: str) -> None:
     escaped = path.replace(" ", "\\040").replace('"', "\\042")
     found = differences(active("192.0.2.1", path=escaped), path)
     assert found == ["exported to 192.0.2.1, which the file does not have"]
@@ -184,12 +188,12 @@ def test_a_withdrawn_directory_is_not_exported_to_anyone(path: str) -> None:
 
 
 @given(st.text(st.sampled_from("/srva \t\n(),=-*@\\0417\"'\x00ü") | st.characters()))
-def test_any_table_can_be_compared(etab: str) -> None:
+def test_any_server_table_can_be_compared(etab: str) -> None:
     for line in ("", export("/srv/a", ["192.0.2.1"], OPTIONS)):
         assert all(isinstance(words, str) for words in differences(f"/srv/a {etab}", "/srv/a", line))
 
 
-def test_clients_are_the_node_addresses_of_all_hosts() -> None:
+def test_default_clients_are_the_node_addresses_of_all_hosts() -> None:
     hostvars: dict[str, Any] = {
         "cp1": {"cluster_node_address": "192.0.2.1", "ansible_facts": {"default_ipv4": {"address": "198.51.100.1"}}},
         "gpu1": {"ansible_facts": {"default_ipv4": {"address": "192.0.2.2"}}},

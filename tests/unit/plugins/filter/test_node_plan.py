@@ -13,7 +13,7 @@ PACKAGES = {"containerd": ["packages"]}
 
 
 def host(member: bool, pending: dict[str, list[str]] | None = None) -> dict[str, Any]:
-    """The facts of a host after the roles preflight and plan."""
+    """Return the facts of a host after the roles preflight and plan."""
     return {
         "preflight_host": {"cluster": {"finished": member}},
         "plan_pending": pending or {},
@@ -41,7 +41,7 @@ def planned(hosts: dict[str, dict[str, Any]]) -> dict[str, Any]:
         # Only the first control plane of a new cluster creates it.
         ({"cp1": BARE, "cp2": BARE}, {"cp1": "create", "cp2": "join_control_plane"}),
         ({"cp1": BARE, "cp2": DONE}, {"cp1": "join_control_plane", "cp2": "none"}),
-        # One that was not read may have the cluster: creating a second one would be worse than joining none.
+        # An unread host may have the cluster, and failing to join is better than creating a second cluster.
         ({"cp1": BARE, "cp2": UNREAD}, {"cp1": "join_control_plane", "cp2": "skip"}),
     ],
 )
@@ -51,7 +51,7 @@ def test_each_host_has_one_step(hosts: dict[str, dict[str, Any]], steps: dict[st
     assert all(bool(node["why"]) == (node["step"] != "none") for node in found.values())
 
 
-def test_a_pending_change_is_named() -> None:
+def test_pending_changes_are_named() -> None:
     node = planned({"cp1": host(True, {"host": ["swap"], "containerd": ["packages"]})})["hosts"]["cp1"]
     assert node == {"step": "change", "member": True, "interrupts": True, "why": "pending: host, containerd"}
 
@@ -67,7 +67,9 @@ ENTRY = {"since": "2026-11-27T10:00:00Z", "change": "a restart", "users": ["team
     ],
 )
 @pytest.mark.parametrize(("pending", "step"), [(PACKAGES, "change"), ({}, "none")])
-def test_a_deferred_change_says_since_when(record: str, told: str, pending: dict[str, list[str]], step: str) -> None:
+def test_deferred_change_is_shown_with_its_start_time(
+    record: str, told: str, pending: dict[str, list[str]], step: str
+) -> None:
     variables = host(True, pending)
     variables["preflight_host"]["deferred"] = record
     found = planned({"cp1": DONE, "gpu1": variables})
@@ -77,7 +79,7 @@ def test_a_deferred_change_says_since_when(record: str, told: str, pending: dict
 
 
 @pytest.mark.parametrize("role", ["nvidia_driver", "containerd", "nvidia_container_toolkit"])
-def test_what_pods_need_interrupts_them_when_it_changes(role: str) -> None:
+def test_changes_of_driver_or_runtime_interrupt_pods_of_members(role: str) -> None:
     assert planned({"gpu1": host(True, {role: ["packages"]})})["hosts"]["gpu1"]["interrupts"]
     assert not planned({"gpu1": host(False, {role: ["packages"]})})["hosts"]["gpu1"]["interrupts"]
 
@@ -99,7 +101,7 @@ def test_other_changes_interrupt_no_pods(role: str) -> None:
         ({}, False, "", []),
     ],
 )
-def test_the_cluster_is_reached_through_a_control_plane_that_it_has(
+def test_api_host_is_an_existing_control_plane(
     hosts: dict[str, dict[str, Any]], exists: bool, api_host: str, joining: list[str]
 ) -> None:
     found = planned(hosts)["cluster"]
@@ -120,7 +122,7 @@ def test_the_cluster_is_reached_through_a_control_plane_that_it_has(
         ([INTERRUPTED], "linear", "2"),
     ],
 )
-def test_hosts_wait_for_each_other_where_nodes_are_in_use(
+def test_hosts_are_changed_in_batches_if_nodes_are_in_use(
     hosts: list[dict[str, Any]], strategy: str, serial: str
 ) -> None:
     cluster = planned({f"gpu{number}": variables for number, variables in enumerate(hosts)})["cluster"]

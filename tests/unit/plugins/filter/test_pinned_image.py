@@ -28,7 +28,7 @@ IMAGE = "localhost:5000/a/flannel:v1"
         ("", {}, ""),
     ],
 )
-def test_images(reference: str, digests: dict[str, str], expected: str) -> None:
+def test_known_images_get_their_digest(reference: str, digests: dict[str, str], expected: str) -> None:
     assert pinned(reference, digests) == expected
 
 
@@ -47,7 +47,7 @@ def test_images(reference: str, digests: dict[str, str], expected: str) -> None:
         ("mirror/mypause:3.10", {"registry.k8s.io/pause:3.10": ONE}, False),
     ],
 )
-def test_a_known_image_in_another_registry_does_not_lose_its_digest_in_silence(
+def test_missing_digest_of_a_mirrored_image_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, reference: str, digests: dict[str, str], warned: bool
 ) -> None:
     warnings: list[str] = []
@@ -70,6 +70,6 @@ def test_a_known_image_in_another_registry_does_not_lose_its_digest_in_silence(
         (IMAGE, {f"{IMAGE}@{ONE}": ONE}, "is not an image with a tag"),
     ],
 )
-def test_what_can_t_be_used(reference: Any, digests: Any, words: str) -> None:
+def test_invalid_image_or_digest_is_an_error(reference: Any, digests: Any, words: str) -> None:
     with pytest.raises(AnsibleFilterError, match=words):
         pinned(reference, digests)

@@ -23,13 +23,13 @@ UNREAD = {role: ["everything, since the host could not be read"] for role in ALL
 
 
 def reading(**changed: bool) -> dict[str, Any]:
-    """Return the result of host_state: by the name of a state, with ``__`` for ``/``, whether it changes."""
+    """Return a result of host_state from whether each state changes; ``__`` in a name stands for ``/``."""
     states = {name.replace("__", "/"): {"changed": value} for name, value in changed.items()}
     return {"changed": any(changed.values()), "states": states}
 
 
 class Lazy(dict[str, Any]):
-    """A dict with values that fail when they are read, as Ansible's do whose templates need what is not there."""
+    """Dict with values that fail when they are read, like Ansible's templates with undefined variables."""
 
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
@@ -37,7 +37,7 @@ class Lazy(dict[str, Any]):
         return value
 
 
-def test_states_carry_the_names_of_their_roles() -> None:
+def test_states_are_named_after_their_roles() -> None:
     roles: dict[str, list[dict[str, Any]]] = {
         "kubeadm": [{"name": "kubelet", "module": "managed_service", "args": {"name": "kubelet"}}],
         "host": [{"name": "swap", "module": "swap", "when": True}],
@@ -49,7 +49,7 @@ def test_states_carry_the_names_of_their_roles() -> None:
 
 
 @pytest.mark.parametrize("when", [False, "False", "false"])
-def test_what_does_not_count_is_not_read(when: bool | str) -> None:
+def test_unselected_states_are_not_evaluated(when: bool | str) -> None:
     states = Lazy(host=[Lazy(name="swap", module="swap", when=when, args="fails")], containerd="fails")
     assert host_states(states, ["host"]) == []
     assert applicable([states["host"][0], {"name": "b", "when": True}, {"name": "c"}]) == [{"name": "b"}, {"name": "c"}]
@@ -61,7 +61,7 @@ def test_what_does_not_count_is_not_read(when: bool | str) -> None:
     [
         (reading(host__swap=False, containerd__packages=False), {}),
         (reading(host__swap=True, containerd__packages=False), {"host": ["swap"]}),
-        # CDI needs a driver that answers.
+        # CDI requires a driver that responds.
         (
             reading(nvidia_container_toolkit__CDI=True),
             {"nvidia_driver": ["an answer"], "nvidia_container_toolkit": ["CDI"]},
@@ -70,18 +70,18 @@ def test_what_does_not_count_is_not_read(when: bool | str) -> None:
             {"states": {"containerd/service": {"changed": True, "restart": True}}},
             {"containerd": ["service (restart)"]},
         ),
-        # What is wrong is the role's to tell.
+        # The role reports the error.
         ({"failed": False, "msg": "apt"}, UNREAD),
         ({"unreachable": True}, UNREAD),
-        # As failed_when leaves the result of a failure.
+        # A failed result after failed_when: false.
         ({**reading(host__swap=True), "failed": False, "failed_state": "containerd/service"}, UNREAD),
         ({**reading(host__swap=False), "failed": False, "failed_state": "host/kernel"}, UNREAD),
-        # What the verification reads is read again by the role acceptance, which reports the failure.
+        # The role acceptance reads the host again and reports the failure.
         ({**reading(host__swap=True), "failed": False, "failed_state": "acceptance/host"}, {"host": ["swap"]}),
         (reading(acceptance__host=False), {}),
     ],
 )
-def test_a_role_is_pending_where_one_of_its_states_is(result: dict[str, Any], expected: dict[str, list[str]]) -> None:
+def test_role_is_pending_if_one_of_its_states_is(result: dict[str, Any], expected: dict[str, list[str]]) -> None:
     assert host_plan(result, ALL) == expected
 
 
@@ -90,7 +90,7 @@ def test_a_role_is_pending_where_one_of_its_states_is(result: dict[str, Any], ex
     [
         (["host", "kubeadm"], True, "cuda_repository", False, {}),
         (["host", "kubeadm"], False, "cuda_repository", False, {"kubeadm": ["packages", "membership in the cluster"]}),
-        # A driver that others install has no state.
+        # An unmanaged driver has no states.
         (["kubeadm"], True, "daemonset", False, {}),
         (["kubeadm", "nvidia_driver"], True, "daemonset", False, {"nvidia_driver": ["an answer"]}),
         (["kubeadm", "nvidia_driver"], True, "preinstalled", False, {"nvidia_driver": ["an answer"]}),
@@ -99,7 +99,7 @@ def test_a_role_is_pending_where_one_of_its_states_is(result: dict[str, Any], ex
         (["kubeadm", "nvidia_driver"], True, "operator", False, {}),
     ],
 )
-def test_more_than_states_is_pending(
+def test_membership_and_driver_can_be_pending_without_states(
     roles: list[str], finished: bool, source: str, loaded: bool, expected: dict[str, list[str]]
 ) -> None:
     assert host_plan(reading(kubeadm__packages=not finished), roles, finished, source, loaded) == expected
@@ -114,7 +114,7 @@ def test_more_than_states_is_pending(
         ({"cp1": {}}, {}, False, False),
     ],
 )
-def test_nothing_is_pending_where_all_is_known(
+def test_summary_shows_whether_anything_is_pending_or_unknown(
     hosts: dict[str, Any], cluster: dict[str, Any], known: bool, empty: bool
 ) -> None:
     summary = plan_summary({"hosts": hosts, "cluster": cluster, "cluster_is_known": known})
@@ -156,18 +156,16 @@ PLUGIN = {"kind": "DaemonSet", "namespace": "theirs", "name": "p"}
         ),
     ],
 )
-def test_a_role_of_the_cluster_is_pending_where_something_differs(
-    state: str, value: Any, expected: dict[str, list[str]]
-) -> None:
+def test_cluster_role_is_pending_if_its_objects_differ(state: str, value: Any, expected: dict[str, list[str]]) -> None:
     states = {**WELL, **({state: value} if state else {})}
     assert cluster_plan({"states": states}, "flannel", "ours", False) == expected
 
 
-def test_drivers_of_pods_are_looked_after_in_each_run() -> None:
+def test_driver_installer_is_applied_in_each_run() -> None:
     assert list(cluster_plan({"states": WELL}, "flannel", "ours", True)) == ["nvidia_driver_installer"]
 
 
-def test_a_cluster_that_could_not_be_read_is_entered() -> None:
+def test_all_cluster_roles_run_if_the_cluster_cannot_be_read() -> None:
     roles = ["node_pools", "external", "nvidia_driver_installer", "nvidia_device_plugin"]
     failure = {"failed": False, "failed_state": "plugins", "states": {"pools": {"changes": {}}}}
     assert list(cluster_plan(failure, "external", "ours", False)) == roles
@@ -194,10 +192,10 @@ PLAY = """
 """
 
 
-def test_a_state_that_can_not_be_read_leaves_no_role_out(tmp_path: Path) -> None:
+def test_all_roles_run_if_a_state_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(PLAY)
     (tmp_path / "none").touch()
-    # More than fits into the memory of any machine, so that the module fails.
+    # The module fails because this swap can't fit into any machine's memory.
     (tmp_path / "full").write_text("Filename Type Size Used Priority\n/swapfile file 9999999999999 9999999999999 -2\n")
     status, output = run_ansible(tmp_path, "-i", "localhost,", "-c", "local", "play.yml")
     assert status == 0, output
@@ -205,7 +203,7 @@ def test_a_state_that_can_not_be_read_leaves_no_role_out(tmp_path: Path) -> None
     assert said.count("everything, since the host could not be read") == 3 and "]} False" in said, output
 
 
-def test_each_way_of_sharing_has_a_rollout() -> None:
+def test_each_sharing_configuration_has_a_rollout() -> None:
     nodes = [
         {"name": "gpu1", "configuration": "exclusive", "amounts": {"nvidia.com/gpu": 2}},
         {"name": "gpu2", "configuration": "mps-4", "amounts": {"nvidia.com/gpu": 8}},
@@ -231,5 +229,5 @@ def test_each_way_of_sharing_has_a_rollout() -> None:
         ({"gpu1": {"host": ["swap"]}, "cp1": {}, "gpu2": {"host": ["swap"]}}, ["gpu1, gpu2:", "  host: swap"]),
     ],
 )
-def test_hosts_with_the_same_plan_share_its_lines(plans: dict[str, Any], expected: list[str]) -> None:
+def test_hosts_with_equal_plans_share_the_lines(plans: dict[str, Any], expected: list[str]) -> None:
     assert plan_lines(plans) == expected

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What keeps Ansible from working on a host has one cause, with the remedy that removes this cause."""
+"""Each error that keeps Ansible from reading a host has one cause and a matching remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BANNER = "Warning: authorized users only. It is recorded who is not allowed to r
 EXPIRED = "If your password has expired contact the help desk. Your account is expired after 90 days.\r\n"
 REFUSED_KEY = "admin@192.0.2.21: Permission denied (publickey)."
 DEBUG = "".join(f"debug1: line {number} of what SSH does: nothing that matters here\r\n" for number in range(300))
-# In SSH's words: a host that can't be reached, by kind and what the remedy contains.
+# SSH's messages about unreachable hosts, with the kind of problem and a part of the remedy.
 UNREACHABLE = [
     (f"{ESCALATION}", "become_prompt_missing", "ansible_become_exe=sudo.ws"),
     (f"{ESCALATION}[sudo: [sudo via ansible, key=ab] password:] Password: ", "sudo_rs", "ansible_become_exe=sudo.ws"),
@@ -419,9 +419,9 @@ FAILED = [
         "vault_locked",
         "--ask-vault-pass",
     ),
-    # What a module has tried is not how Ansible reaches the host.
+    # A module's failed connection is not a failure of Ansible's own connection.
     ({"msg": "Error while reading http://a: Connection refused"}, "host_unreadable", "preflight_info"),
-    # sudo on a host with a wrong /etc/hosts warns, and works.
+    # With a wrong /etc/hosts, sudo prints a warning, but works.
     (
         {"msg": "x", "module_stderr": "sudo: unable to resolve host gpu1\r\nThere is no python3: not found"},
         "python_missing",
@@ -446,21 +446,19 @@ def find(result: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("text", "kind", "remedy"), UNREACHABLE)
-def test_a_host_that_is_not_reached_has_the_remedy_of_its_cause(text: str, kind: str, remedy: str) -> None:
+def test_unreachable_host_has_the_remedy_for_its_cause(text: str, kind: str, remedy: str) -> None:
     found = find({"unreachable": True, "msg": text})
     assert (found["kind"], remedy in found["do"]) == (kind, True), found
     assert preflight_report([found]).isascii() and "\x1b" not in found["what"] and "{" not in found["do"]
 
 
 @pytest.mark.parametrize(("result", "kind", "remedy"), FAILED)
-def test_a_host_that_can_not_be_read_has_the_remedy_of_its_cause(
-    result: dict[str, Any], kind: str, remedy: str
-) -> None:
+def test_unreadable_host_has_the_remedy_for_its_cause(result: dict[str, Any], kind: str, remedy: str) -> None:
     found = find(result)
     assert (found["kind"], remedy in found["do"]) == (kind, True), found
 
 
-def test_a_frame_of_signs_does_not_hide_the_message() -> None:
+def test_banner_of_ssh_does_not_hide_the_message() -> None:
     assert "@@@" not in find({"unreachable": True, "msg": f"{SSH}{CHANGED}"})["what"]
 
 
@@ -480,17 +478,17 @@ def test_a_frame_of_signs_does_not_hide_the_message() -> None:
         *("scp: ", "via ssh: ", "debug1: ", "Permission denied ", "user a no ", "command not found: /", "sudoers:1:"),
     ],
 )
-def test_a_long_word_takes_no_time(word: str) -> None:
+def test_long_words_are_parsed_quickly(word: str) -> None:
     begun = time.process_time()
     find({"unreachable": True, "msg": SSH + word * (100_000 // len(word))})
     assert time.process_time() - begun < 0.5
 
 
-def test_what_is_left_out_of_a_long_message_is_its_middle() -> None:
+def test_long_message_is_shortened_in_the_middle() -> None:
     what = find({"unreachable": True, "msg": f"{SSH}first {'x' * 9000} last"})["what"]
     assert "first" in what and "last" in what and " ... " in what and len(what) < 8100
 
 
-def test_a_name_in_a_message_reaches_the_remedy_only_if_it_can_be_one() -> None:
+def test_remedy_contains_only_valid_names_from_messages() -> None:
     found = find({"unreachable": True, "msg": f"{SSH}a;reboot@$(reboot): Permission denied (publickey)."})
     assert "reboot" not in found["do"] and "USER@ADDRESS" in found["do"]

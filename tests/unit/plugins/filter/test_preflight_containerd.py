@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rule about drop-ins of containerd that others wrote."""
+"""Preflight's rule about unmanaged drop-ins of containerd."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NVIDIA = f"version = 3\n[{CRI}.runtimes.nvidia.options]\n"
         ("cp1", "version = 3\nimports = ['gone.toml']", ["/gone.toml is imported but does not exist"]),
     ],
 )
-def test_drop_in_of_another_hand_that_does_not_fit(host: str, text: str, words: list[str]) -> None:
+def test_conflicting_unmanaged_drop_in_is_reported(host: str, text: str, words: list[str]) -> None:
     gone = {"path": "/etc/containerd/conf.d/gone.toml", "text": None, "imported": True}
     found = [drop_in(text), *([gone] if "gone" in text else [])]
     problems = check({f"{host}.facts.containerd_drop_ins": found})
@@ -72,11 +72,11 @@ KATA = f"[{CRI}.runtimes.kata]\nruntime_type = 'io.containerd.kata.v2'\nprivileg
         ),
     ],
 )
-def test_drop_in_of_another_hand_that_fits(host: str, found: list[dict[str, Any]]) -> None:
+def test_compatible_unmanaged_drop_in_is_accepted(host: str, found: list[dict[str, Any]]) -> None:
     assert check({f"{host}.facts.containerd_drop_ins": found}) == []
 
 
-def test_versions_that_are_not_known_leave_no_files_to_judge() -> None:
+def test_drop_ins_are_not_checked_without_managed_files() -> None:
     changes = {"cp1.settings.containerd_files": [], "cp1.facts.containerd_drop_ins": [drop_in("rubbish")]}
     assert check(changes) == []
 
@@ -86,7 +86,7 @@ OPERATORS = (
 )
 
 
-def test_one_of_two_toolkits_has_to_step_back() -> None:
+def test_drop_in_of_a_second_toolkit_is_reported() -> None:
     found = {"gpu1.facts.containerd_drop_ins": [drop_in(f"{OPERATORS}SystemdCgroup = true\n")]}
     (problem,) = check(found)
     assert problem["where"] == "/etc/containerd/conf.d/99-nvidia.toml"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a machine in use has already is refused, kept, replaced or taken over, as its settings say."""
+"""Existing packages, drivers and sources are refused, kept, replaced or taken over, depending on the settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ kept_version = KeptVersion().filters()["kept_version"]
         ({"containerd.io": NEWER}, "refuse", KEEP),
         ({"containerd.io": NEWER}, "keep", None),
         ({"containerd.io": NEWER}, "replace", None),
-        # An older one is brought up to date, unless somebody runs containers in it.
+        # An older version is upgraded, unless Docker uses it.
         ({"containerd.io": OLDER}, "refuse", None),
         ({"containerd.io": OLDER, "docker-ce": "5:28.1.1-1"}, "refuse", KEEP),
         ({"containerd.io": OLDER, "docker-ce": "5:28.1.1-1"}, "keep", None),
@@ -38,21 +38,23 @@ kept_version = KeptVersion().filters()["kept_version"]
         (dict.fromkeys(TOOLKIT, "1.21.0-1"), "keep", None),
         (dict.fromkeys(TOOLKIT, "1.17.8-1"), "refuse", None),
         (dict.fromkeys(TOOLKIT, "1.17.8-1"), "keep", {}),
-        # Those of Kubernetes have to be those of the cluster.
+        # Packages of Kubernetes must match the cluster's version.
         ({"kubelet": "1.37.1-1.1", "kubeadm": "1.37.1-1.1"}, "refuse", {}),
         ({"kubelet": "1.35.8-1.1"}, "refuse", None),
         ({"kubelet": "1.35.8-1.1"}, "keep", {}),
         ({"kubelet": "1.37.1-1.1"}, "replace", None),
     ],
 )
-def test_packages_in_another_version(installed: dict[str, str], policy: str, expected: dict[str, str] | None) -> None:
-    """None: nothing is refused; else the answer."""
+def test_packages_of_another_version_need_a_decision(
+    installed: dict[str, str], policy: str, expected: dict[str, str] | None
+) -> None:
+    """If ``expected`` is None, nothing is refused; otherwise it is the suggested answer."""
     problems = check({"gpu1.facts.installed": installed, "gpu1.settings.existing_packages": policy})
     assert [problem["kind"] for problem in problems] == ["package_version_differs"] * (expected is not None)
     assert all(problem.get("answers", {}) == expected for problem in problems)
 
 
-def test_held_packages_are_asked_about() -> None:
+def test_held_packages_need_a_decision() -> None:
     changes = {"gpu1.facts.installed": {"containerd.io": OLDER}, "gpu1.facts.held": ["containerd.io"]}
     (problem,) = check(changes)
     assert "containerd.io is held" in problem["what"] and problem["answers"] == KEEP
@@ -67,18 +69,18 @@ def test_held_packages_are_asked_about() -> None:
         ({"kubelet": "1.36.4-2.1"}, []),
     ],
 )
-def test_a_node_is_brought_up_to_date_and_never_taken_back(installed: dict[str, str], kinds: list[str]) -> None:
+def test_existing_node_is_upgraded_but_never_downgraded(installed: dict[str, str], kinds: list[str]) -> None:
     changes = {"gpu1.facts.installed": installed, "gpu1.facts.cluster": MEMBER, "gpu1.facts.held": list(installed)}
     assert [problem["kind"] for problem in check(changes)] == kinds
 
 
-def test_a_distribution_without_a_version_is_a_problem_of_its_own() -> None:
+def test_unsupported_distribution_is_the_only_problem() -> None:
     problems = check({"gpu1.facts.installed": {"containerd.io": NEWER}, "gpu1.facts.os.key": "Fedora 44"})
     assert [problem["kind"] for problem in problems] == ["os_unsupported"]
 
 
 @pytest.mark.parametrize("name", ["k3s", "rke2", "k0s", "microk8s", "minikube", "another"])
-def test_other_distributions_of_kubernetes(name: str) -> None:
+def test_other_kubernetes_distributions_are_refused(name: str) -> None:
     (problem,) = check({"gpu1.facts.other_clusters": [name]})
     assert problem["kind"] == "other_cluster_installed" and problem["what"].startswith(name)
     assert check({"gpu1.facts.other_clusters": [name], "gpu1.facts.cluster": MEMBER}) == []
@@ -93,7 +95,9 @@ def test_other_distributions_of_kubernetes(name: str) -> None:
         ({"containerd": "1.6.20", "docker.io": "20.10.24"}, "replace", True),
     ],
 )
-def test_runtimes_of_the_distribution(installed: dict[str, str], policy: str, refused: bool) -> None:
+def test_container_runtime_of_the_distribution_needs_a_decision(
+    installed: dict[str, str], policy: str, refused: bool
+) -> None:
     problems = check({"gpu1.facts.installed": installed, "gpu1.settings.existing_packages": policy})
     assert [problem["kind"] for problem in problems] == ["container_runtime_installed"] * refused
 
@@ -111,13 +115,13 @@ REPOSITORY = {"name": "containerd", "uri": "http://r/", "error": "", "missing": 
         ("take_over", True, {}),
     ],
 )
-def test_apt_sources_of_another_hand(policy: str, shared: bool, answers: dict[str, str] | None) -> None:
+def test_unmanaged_apt_sources_need_a_decision(policy: str, shared: bool, answers: dict[str, str] | None) -> None:
     repository = {**REPOSITORY, "conflicts": [{**CONFLICT, "shared": shared}]}
     problems = check({"gpu1.facts.repositories": [repository], "gpu1.settings.existing_sources": policy})
     assert [problem.get("answers", {}) for problem in problems] == ([] if answers is None else [answers])
 
 
-def test_what_is_kept_need_not_be_in_the_repository() -> None:
+def test_kept_package_may_be_missing_from_the_repository() -> None:
     repository = {**REPOSITORY, "missing": {"containerd.io": WANTED}}
     changes = {
         "gpu1.facts.repositories": [repository],
@@ -129,7 +133,7 @@ def test_what_is_kept_need_not_be_in_the_repository() -> None:
 
 
 @pytest.mark.parametrize("loaded", ["", "570.211.01"])
-def test_a_driver_that_is_loaded_can_be_kept(loaded: str) -> None:
+def test_loaded_unmanaged_driver_can_be_kept(loaded: str) -> None:
     driver = {"loaded_version": loaded, "packages": {"nvidia-570-server": "570.211.01-1"}, "origin": "distribution"}
     (problem,) = check({"gpu1.facts.nvidia_driver": driver})
     assert problem["kind"] == "driver_unmanaged"
@@ -149,7 +153,7 @@ def test_a_driver_that_is_loaded_can_be_kept(loaded: str) -> None:
         ("2.2.0~rc.1-1", "keep", "2.2.0~rc.1-1"),
     ],
 )
-def test_kept_version(installed: str, policy: str, version: str) -> None:
+def test_kept_version_must_be_recent_enough(installed: str, policy: str, version: str) -> None:
     assert kept_version(installed, WANTED, "2.2.0", policy) == version
 
 
@@ -158,37 +162,37 @@ def settings() -> dict[str, Any]:
 
 
 def answers(changes: dict[str, Any], **shared: Any) -> dict[str, Any]:
-    """What the file of answers to these findings holds."""
+    """Return the content of the file with answers to the problems after these changes."""
     text = preflight_answers(check(changes, **shared), settings())
     read: dict[str, Any] = yaml.safe_load(text) if text else {}
     return read
 
 
-def test_answers_of_one_host_leave_the_others_as_they_are() -> None:
+def test_answers_for_one_host_do_not_change_others() -> None:
     found = answers({"gpu1.facts.installed": {"containerd.io": NEWER}})
     kept = "{{ {'gpu1': 'keep'}.get(inventory_hostname, 'refuse') }}"
     assert found == {"cluster_existing_packages": kept}
 
 
-def test_answers_keep_what_other_hosts_have_set() -> None:
+def test_answers_keep_the_settings_of_other_hosts() -> None:
     problems = check({"gpu1.facts.installed": {"containerd.io": NEWER}})
     now = settings() | {"gpu2": {"existing_packages": "replace"}}
     text = preflight_answers(problems, now)
     assert "{'gpu2': 'replace', 'gpu1': 'keep'}.get(inventory_hostname, 'refuse')" in text
 
 
-def test_answers_name_all_nodes_that_have_names() -> None:
+def test_answers_include_all_existing_node_names() -> None:
     problem = {"host": "gpu1", "what": "It is the node worker-1", "answers": {"cluster_node_name": "worker-1"}}
     text = preflight_answers([problem], {"gpu1": {"node_name": "gpu1"}, "gpu2": {"node_name": "b"}, "cp1": {}})
     assert "{'gpu1': 'worker-1', 'gpu2': 'b'}.get(inventory_hostname, (ansible_facts['nodename']" in text
 
 
-def test_answers_that_look_like_expressions_stay_texts() -> None:
+def test_answers_with_template_syntax_are_marked_unsafe() -> None:
     problem = {"host": "", "what": "x", "answers": {"kubeadm_image_repository": "a/{{ b }}"}}
     assert 'kubeadm_image_repository: !unsafe "a/{{ b }}"' in preflight_answers([problem], {})
 
 
-def test_answers_of_the_cluster_count_for_all_hosts() -> None:
+def test_answers_for_the_cluster_apply_to_all_hosts() -> None:
     texts = {"flannel": '{"Network": "10.244.0.0/16", "Backend": {"Type": "vxlan"}}'}
     found = {"action": "finished", "api": "alive", "error": "", "version": "v1.36.4", "texts": texts}
     cluster = {**MEMBER, "role": "control_plane"}
@@ -199,7 +203,7 @@ def test_answers_of_the_cluster_count_for_all_hosts() -> None:
     assert answers(changes, flannel_backend="host-gw") == {"flannel_backend": "vxlan"}
 
 
-def test_without_answers_there_is_no_file() -> None:
+def test_no_file_is_written_without_answers() -> None:
     assert answers({}) == {} and answers({"gpu1.facts.other_clusters": ["k3s"]}) == {}
     with pytest.raises(AnsibleFilterError, match="bad input"):
         preflight_answers([{"answers": 7}], {})
@@ -216,6 +220,6 @@ def test_without_answers_there_is_no_file() -> None:
         ("/x/my.yml", "a: 1\n", "", "No such directory", "Error while writing /x/my.yml: No such directory"),
     ],
 )
-def test_the_report_says_where_the_answers_are(path: str, text: str, found: str, error: str, words: str) -> None:
+def test_report_names_the_file_of_answers(path: str, text: str, found: str, error: str, words: str) -> None:
     said = preflight_report([], {"path": path, "text": text, "found": found, "error": error})
     assert words in said and bool(words) == (len(said.splitlines()) > 1)

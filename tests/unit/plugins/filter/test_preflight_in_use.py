@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a running cluster has settled is refused when the inventory differs from it."""
+"""Settings of a running cluster that the inventory can't change any more."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MEMBER = {"begun": True, "finished": True, "ca_hashes": ["sha256:a"], "server": 
 
 
 def in_use(found: Any = None, texts: Any = None, **rest: Any) -> dict[str, Any]:
-    """The changes that make a running cluster of three bare machines, whose API tells ``found`` besides the usual."""
+    """Return changes that turn three bare machines into a running cluster; its API also reports ``found``."""
     told = {**FOUND, **(found or {}), "texts": {**FOUND["texts"], **(texts or {})}}
     changes: dict[str, Any] = {"cp1.facts.control_plane": told}
     for host in ("cp1", "gpu1", "gpu2"):
@@ -62,7 +62,7 @@ def kinds(problems: list[dict[str, Any]]) -> list[str]:
     return [problem["kind"] for problem in problems]
 
 
-def test_a_cluster_that_is_as_declared() -> None:
+def test_matching_cluster_has_no_problems() -> None:
     declared = {"failSwapOn": False, "maxPods": "110", "syncFrequency": 0, "resolvConf": "/etc/resolv.conf"}
     assert check(in_use(), kubelet_configuration=declared) == []
     assert check(in_use(), gpu_manager="gpu_operator", gpu_manager_changing=True) == []
@@ -95,21 +95,23 @@ def test_a_cluster_that_is_as_declared() -> None:
         ({"cluster_configuration": {"apiServer": {"certSANs": ["k8s"]}}}, "cluster_configuration_differs", None),
     ],
 )
-def test_a_setting_that_differs(settings: dict[str, Any], kind: str, answers: dict[str, str] | None) -> None:
-    """It is refused once, and the answer is what the cluster has: with it nothing is refused."""
+def test_changed_setting_of_a_running_cluster_is_refused(
+    settings: dict[str, Any], kind: str, answers: dict[str, str] | None
+) -> None:
+    """The change is reported once, with the cluster's value as the answer, which the report shows."""
     (problem,) = check(in_use(), **settings)
     assert (problem["kind"], problem.get("answers")) == (kind, answers)
     for name, value in (answers or {}).items():
         assert f"set:   {name}: {value}" in preflight_report([problem])
 
 
-def test_the_pod_network_is_in_two_places() -> None:
+def test_changed_pod_network_is_refused_for_cluster_and_flannel() -> None:
     problems = check(in_use(), cluster_pod_network="10.50.0.0/16")
     assert kinds(problems) == ["cluster_setting_settled", "flannel_network_differs"]
     assert {tuple(problem["answers"].items()) for problem in problems} == {(("cluster_pod_network", "10.244.0.0/16"),)}
 
 
-def test_the_same_value_in_other_words() -> None:
+def test_equivalent_values_are_accepted() -> None:
     texts = {"ClusterConfiguration": CLUSTER.replace("192.168.7.11:6443", "K8S.Example.com")}
     assert check(in_use(texts=texts), cluster_api_endpoint="k8s.example.com:6443") == []
     assert check(in_use(), cluster_configuration={"apiServer": {}}) == []
@@ -118,35 +120,35 @@ def test_the_same_value_in_other_words() -> None:
 
 
 @pytest.mark.parametrize("missing", [*FOUND["texts"], "all"])
-def test_a_cluster_that_lacks_a_document(missing: str) -> None:
-    """kube-proxy may be skipped, the pod network may be missing after an interruption."""
+def test_missing_configuration_document_is_accepted(missing: str) -> None:
+    """kube-proxy may be disabled, and the pod network may be missing after an interruption."""
     texts = dict.fromkeys(FOUND["texts"], "") if missing == "all" else {missing: ""}
     assert check(in_use(texts=texts), kube_proxy_configuration={}, kubelet_configuration={}) == []
 
 
 @pytest.mark.parametrize("text", ["- a\n", "x: [", "5", "\x00", "networking: 7\nBackend: []\n"])
-def test_documents_that_make_no_sense(text: str) -> None:
+def test_invalid_configuration_documents_are_ignored(text: str) -> None:
     assert check(in_use(texts=dict.fromkeys(FOUND["texts"], text))) == []
 
 
-def test_a_version_that_the_table_does_not_know_has_no_answer() -> None:
+def test_cluster_version_outside_the_table_has_no_answer() -> None:
     (problem,) = check(in_use({"version": "v1.34.1"}, **{"gpu1.facts.installed": {"kubelet": "1.34.1-1.1"}}))
     assert (problem["kind"], problem.get("answers")) == ("cluster_version_differs", None)
 
 
-def test_one_node_with_another_kubelet() -> None:
+def test_node_with_another_kubelet_version_is_reported() -> None:
     (problem,) = check(in_use(**{"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}))
     assert (problem["kind"], problem["host"], "answers" in problem) == ("kubelet_version_differs", "gpu2", False)
-    # A bare host may have any: its packages come with the run.
+    # A bare host may have any version, because the run installs its packages.
     assert check({"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}) == []
 
 
 @pytest.mark.parametrize(
     ("older", "answers"),
     [(["gpu1"], None), (["cp1", "gpu1", "gpu2"], {"cluster_kubernetes_version": "1.35.8"})],
-    ids=["they differ", "all are older"],
+    ids=["versions differ", "all older"],
 )
-def test_kubelets_of_a_cluster_whose_api_is_silent(older: list[str], answers: dict[str, str] | None) -> None:
+def test_kubelet_versions_are_compared_without_an_api(older: list[str], answers: dict[str, str] | None) -> None:
     silent = {"action": "refuse", "api": "silent", "reason": "no answer", "version": "", "texts": {}}
     changes = in_use(silent, **{f"{host}.facts.installed": {"kubelet": "1.35.8-1.1"} for host in older})
     changes["cp1.facts.control_plane"]["texts"] = {}
@@ -163,11 +165,11 @@ def test_kubelets_of_a_cluster_whose_api_is_silent(older: list[str], answers: di
         ({"daemonsets": ["calico-node"]}, "network_plugin_differs"),
     ],
 )
-def test_a_control_plane_in_trouble(found: dict[str, Any], kind: str) -> None:
+def test_broken_control_plane_is_reported(found: dict[str, Any], kind: str) -> None:
     assert kinds(check(in_use(found))) == [kind]
 
 
-def test_a_foreign_pod_network_is_kept_as_external() -> None:
+def test_unmanaged_pod_network_can_be_kept_as_external() -> None:
     found = in_use({"daemonsets": ["calico-node", "kube-proxy"]}, texts={"flannel": ""})
     (problem,) = check(found)
     assert problem["answers"] == {"cluster_network_plugin": "external"}
@@ -175,24 +177,24 @@ def test_a_foreign_pod_network_is_kept_as_external() -> None:
 
 
 @pytest.mark.parametrize("text", [KUBELET.replace("systemd", "cgroupfs")])
-def test_another_cgroup_driver(text: str) -> None:
+def test_different_cgroup_driver_is_reported(text: str) -> None:
     assert kinds(check(in_use(texts={"KubeletConfiguration": text}))) == ["cgroup_driver_differs"]
 
 
-def test_both_gpu_managers_are_a_change_that_was_interrupted() -> None:
+def test_interrupted_change_of_the_gpu_manager_is_accepted() -> None:
     found = in_use({"gpu_managers": ["device_plugin", "gpu_operator"]})
     assert check(found) == [] and check(found, gpu_manager="gpu_operator") == []
 
 
 @pytest.mark.parametrize("settings", [{}, {"gpu_manager": "gpu_operator", "gpu_manager_changing": True}])
-def test_gpus_that_dra_and_a_plugin_would_offer(settings: dict[str, Any]) -> None:
+def test_gpus_offered_by_dra_and_a_plugin_are_refused(settings: dict[str, Any]) -> None:
     twice = {"nodes": ["gpu1"], "classes": {"gpu.nvidia.com": "nvidia.com/gpu"}}
     [problem] = check(in_use({"gpus_twice": twice}), **settings)
     assert problem["kind"] == "gpus_offered_twice" and "gpu1" in problem["what"]
     assert check(in_use({"gpus_twice": {}}), **settings) == []
 
 
-def test_a_node_under_another_name() -> None:
+def test_changed_node_name_is_refused() -> None:
     (problem,) = check(in_use(**{"gpu1.settings.node_name": "gpu-a"}))
     assert (problem["kind"], problem["host"]) == ("node_name_differs", "gpu1")
     assert problem["answers"] == {"cluster_node_name": "gpu1"}
@@ -209,10 +211,10 @@ def test_a_node_under_another_name() -> None:
         ("unix:///var/run/cri-dockerd.sock", ["container_runtime_differs"]),
     ],
 )
-def test_container_runtime_of_a_node(socket: str, expected: list[str]) -> None:
+def test_other_container_runtime_of_a_node_is_refused(socket: str, expected: list[str]) -> None:
     changes = in_use()
     changes["gpu1.facts.cluster"]["container_runtime"] = socket
-    # Of an older release there may be no note at all.
+    # Older releases of Kubernetes don't record the container runtime.
     changes["gpu1.facts.cluster"] = {key: value for key, value in changes["gpu1.facts.cluster"].items() if value != ""}
     assert kinds(check(changes)) == expected
 
@@ -238,7 +240,7 @@ def test_container_runtime_of_a_node(socket: str, expected: list[str]) -> None:
         ({"a": False}, {"a": True}, ["a"]),
     ],
 )
-def test_differences(wanted: Any, there: Any, paths: list[str]) -> None:
+def test_equivalent_values_are_not_differences(wanted: Any, there: Any, paths: list[str]) -> None:
     assert [path for path, _want, _there in differences(wanted, there)] == paths
 
 
@@ -250,6 +252,6 @@ _VALUES = st.recursive(
 
 
 @given(_VALUES, _VALUES)
-def test_whatever_stands_there_is_compared(wanted: Any, there: Any) -> None:
+def test_any_values_can_be_compared(wanted: Any, there: Any) -> None:
     list(differences(wanted, there))
     assert not list(differences(there, there))

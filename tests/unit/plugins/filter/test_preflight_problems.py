@@ -130,7 +130,7 @@ def set_at(target: Any, path: str, value: Any) -> None:
 
 
 def check(changes: dict[str, Any], **settings: Any) -> list[dict[str, str]]:
-    """The problems of three good hosts after changes, whose keys are paths such as cp1.facts.cpus."""
+    """Return the problems of three good hosts after changes at paths such as cp1.facts.cpus."""
     problems: list[dict[str, str]] = find(*changed(changes, **settings))
     return problems
 
@@ -155,7 +155,7 @@ def test_one_packet_filter_is_enough(there: str) -> None:
         ("5.15.0-1071-kvm", "linux-image-generic"),
     ],
 )
-def test_modules_that_small_kernels_of_ubuntu_leave_out(kernel: str, words: str) -> None:
+def test_modules_missing_in_minimal_ubuntu_kernels_have_a_remedy(kernel: str, words: str) -> None:
     system = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04.3 LTS"}
     changes = {"cp1.facts.kernel_modules.vxlan": "missing", "cp1.facts.os": system, "cp1.facts.kernel": kernel}
     (problem,) = check(changes, distributions=["Debian 12", "Ubuntu 24.04"])
@@ -196,7 +196,7 @@ CONTROL_PLANE = {"role": "control_plane", "begun": True, "finished": True, "ca_h
         ("daemonset", "580.178.04", {}, False),
     ],
 )
-def test_disk_for_a_driver_where_one_will_be_installed(
+def test_disk_space_is_only_required_if_a_driver_will_be_installed(
     source: str, version: str, driver: dict[str, Any], needed: bool
 ) -> None:
     none = {"loaded_version": "", "packages": {}, "origin": "none"}
@@ -529,7 +529,7 @@ def test_disk_for_a_driver_where_one_will_be_installed(
         ({"cp1.facts.cluster": WORKER}, "cp1", ["worker of another cluster"]),
     ],
 )
-def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
+def test_each_rule_names_host_cause_and_remedy(changes: dict[str, Any], host: str, words: list[str]) -> None:
     problems = check(changes)
     assert [problem["host"] for problem in problems] == [host], problems
     text = " ".join(str(problems[0][field]) for field in ("what", "where", "why", "do"))
@@ -546,7 +546,7 @@ def test_rule(changes: dict[str, Any], host: str, words: list[str]) -> None:
         ("Ubuntu 24.04", ["main", "restricted"], ""),
     ],
 )
-def test_the_distribution_s_driver_needs_its_components(system: str, enabled: list[str], missing: str) -> None:
+def test_distribution_driver_requires_apt_components(system: str, enabled: list[str], missing: str) -> None:
     changes = {
         "gpu1.facts.os": {"key": system, "pretty_name": system},
         "gpu1.facts.apt_components": enabled,
@@ -586,9 +586,7 @@ def test_the_distribution_s_driver_needs_its_components(system: str, enabled: li
         ("Debian 13", "550.163.01", "6.16.3+deb13-amd64", False),
     ],
 )
-def test_debian_s_driver_does_not_build_for_newer_kernels(
-    system: str, version: str, kernel: str, refused: bool
-) -> None:
+def test_debian_driver_is_refused_for_newer_kernels(system: str, version: str, kernel: str, refused: bool) -> None:
     changes = {
         "gpu1.facts.os": {"key": system, "pretty_name": system},
         "gpu1.facts.kernel": kernel,
@@ -602,7 +600,7 @@ def test_debian_s_driver_does_not_build_for_newer_kernels(
 UBUNTU = {"key": "Ubuntu 24.04", "pretty_name": "Ubuntu 24.04"}
 
 
-def test_ubuntu_s_signed_modules_are_the_way_with_secure_boot() -> None:
+def test_signed_ubuntu_modules_are_suggested_for_secure_boot() -> None:
     changes = {"gpu1.facts.secure_boot": True, "gpu1.facts.os": UBUNTU}
     table = {"580.178.04": {"packages": {"Debian 12": "1", "Ubuntu 24.04": "1"}}}
     settings = {"distributions": ["Debian 12", "Ubuntu 24.04"], "nvidia_driver_versions": table}
@@ -612,13 +610,13 @@ def test_ubuntu_s_signed_modules_are_the_way_with_secure_boot() -> None:
 
 
 @pytest.mark.parametrize("source", ["preinstalled", "operator"])
-def test_nvlink_5_is_no_problem_of_a_driver_from_elsewhere(source: str) -> None:
+def test_nvlink_5_is_accepted_with_an_unmanaged_driver(source: str) -> None:
     loaded = {"loaded_version": "580.178.04", "packages": {}, "origin": "other"}
     changes = {"gpu1.facts.nvlink_bridges": ["mlx5_4"], "gpu1.facts.nvidia_driver": loaded}
     assert check({**changes, "gpu1.settings.nvidia_driver_source": source}) == []
 
 
-def test_no_proprietary_modules_from_615_on() -> None:
+def test_proprietary_modules_are_refused_since_615() -> None:
     table = {"615.71.09": {"packages": {"Debian 12": "615.71.09-1"}}}
     changes = {"gpu1.settings.nvidia_driver_version": "615.71.09", "gpu1.settings.nvidia_driver_modules": "proprietary"}
     others = {f"{name}.settings.nvidia_driver_version": "615.71.09" for name in ("cp1", "gpu2")}
@@ -626,7 +624,7 @@ def test_no_proprietary_modules_from_615_on() -> None:
     assert "no proprietary kernel modules of branch 615" in problem["why"]
 
 
-def test_debian_13_builds_its_proprietary_modules_for_every_kernel() -> None:
+def test_proprietary_modules_are_suggested_for_new_kernels_on_debian_13() -> None:
     changes = {
         "gpu1.facts.os": {"key": "Debian 13", "pretty_name": "Debian 13"},
         "gpu1.facts.kernel": "6.12.117+deb13-amd64",
@@ -639,7 +637,7 @@ def test_debian_13_builds_its_proprietary_modules_for_every_kernel() -> None:
     assert check({**changes, **{f"gpu1.facts.gpus.{number}.device_id": V100 for number in range(4)}}) == []
 
 
-def test_one_address_on_two_hosts() -> None:
+def test_duplicate_node_address_is_reported() -> None:
     problems = check(
         {"gpu1.settings.node_address": "192.168.7.11", "gpu1.facts.addresses.0.address": "192.168.7.11"},
     )
@@ -647,7 +645,7 @@ def test_one_address_on_two_hosts() -> None:
     assert "cp1, gpu1 have the same node address 192.168.7.11" in problems[0]["what"]
 
 
-def test_hosts_behind_one_nat_are_told_the_address_that_only_they_have() -> None:
+def test_unique_addresses_are_suggested_for_hosts_behind_nat() -> None:
     nat = {"address": "10.0.2.15", "prefix": 24, "interface": "eth0", "family": "inet"}
     bridge = {"address": "172.17.0.1", "prefix": 16, "interface": "docker0", "family": "inet"}
     changes: dict[str, Any] = {}
@@ -664,13 +662,13 @@ def test_hosts_behind_one_nat_are_told_the_address_that_only_they_have() -> None
 
 @pytest.mark.parametrize("forms", [True, False])
 @pytest.mark.parametrize("hosts", [machines(), None])
-def test_a_new_cluster_begins_with_its_control_plane(forms: bool, hosts: dict[str, Any] | None) -> None:
+def test_new_cluster_requires_its_control_plane_in_the_run(forms: bool, hosts: dict[str, Any] | None) -> None:
     found = copy.deepcopy(hosts) if hosts else {**finished(), "gpu2": reading("gpu2", 13, 2)}
     found["cp1"]["left_out"] = True
     settings = {**SETTINGS, "forms_cluster": forms}
     kinds = [problem["kind"] for problem in find(found, settings)]
     assert kinds == ["control_plane_left_out"] * bool(forms and hosts)
-    # A run that only checks hosts may be about some of them.
+    # A run that only checks hosts may be limited to some of them.
     notes = preflight_notes(found, settings)
     assert [note.partition(",")[0] for note in notes] == ["--limit leaves out the control plane cp1"] * bool(
         hosts and not forms
@@ -678,7 +676,7 @@ def test_a_new_cluster_begins_with_its_control_plane(forms: bool, hosts: dict[st
 
 
 @pytest.mark.parametrize(("ahead", "named"), [(30, []), (31, ["cp1", "gpu1"]), (-31, ["cp1", "gpu1"])])
-def test_of_two_hosts_with_different_clocks_both_are_named(ahead: int, named: list[str]) -> None:
+def test_both_hosts_with_different_clocks_are_named(ahead: int, named: list[str]) -> None:
     hosts = {name: each for name, each in machines().items() if name != "gpu2"}
     for name, offset in {"cp1": 0.5, "gpu1": 0.5 + ahead}.items():
         hosts[name]["facts"]["clock_offset"] = offset
@@ -686,13 +684,13 @@ def test_of_two_hosts_with_different_clocks_both_are_named(ahead: int, named: li
     assert [(each["kind"], each["host"]) for each in problems] == [("clock_differs", name) for name in named]
 
 
-def test_two_clocks_are_both_named_whatever_rounding_does() -> None:
+def test_both_clocks_are_named_despite_rounding() -> None:
     hosts = {name: each for name, each in machines().items() if name != "gpu2"}
     hosts["cp1"]["facts"]["clock_offset"], hosts["gpu1"]["facts"]["clock_offset"] = 65.24, 16.949
     assert {each["host"] for each in find(hosts, SETTINGS) if each["kind"] == "clock_differs"} == {"cp1", "gpu1"}
 
 
-def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
+def test_pod_network_that_overlaps_a_host_network_names_every_host() -> None:
     problems = check({}, cluster_pod_network="192.168.0.0/16")
     assert {problem["host"] for problem in problems} == {"cp1", "gpu1", "gpu2"}
     assert any("192.168.7.0/24" in problem["what"] for problem in problems)
@@ -716,7 +714,7 @@ def test_pod_network_on_the_hosts_own_network_names_every_host() -> None:
         ("something else", False, "configure a mirror"),
     ],
 )
-def test_a_repository_that_can_not_be_read_has_the_remedy_of_its_cause(error: str, proxied: bool, words: str) -> None:
+def test_unreadable_repository_has_the_remedy_for_its_cause(error: str, proxied: bool, words: str) -> None:
     changes = {
         "gpu1.facts.repositories": [{**REPOSITORY, "error": f"Error while fetching Packages.gz: {error}"}],
         "gpu1.settings.proxied": proxied,
@@ -750,7 +748,7 @@ def test_a_repository_that_can_not_be_read_has_the_remedy_of_its_cause(error: st
         ({}, ["no reason given"]),
     ],
 )
-def test_host_that_could_not_be_read(failure: dict[str, Any], words: list[str]) -> None:
+def test_unreadable_host_is_reported(failure: dict[str, Any], words: list[str]) -> None:
     problems = check({"gpu1.facts": {}, "gpu1.failure": failure})
     assert [problem["host"] for problem in problems] == ["gpu1"]
     text = " ".join(problems[0].values())
@@ -758,7 +756,7 @@ def test_host_that_could_not_be_read(failure: dict[str, Any], words: list[str]) 
 
 
 def finished() -> dict[str, Any]:
-    """Three hosts of a running cluster, as they look from outside."""
+    """Return the state of three hosts of a running cluster."""
     hosts = machines()
     for name, state in hosts.items():
         facts = state["facts"]
@@ -794,41 +792,41 @@ def test_finished_cluster_has_no_problems() -> None:
     assert find(finished(), SETTINGS) == []
 
 
-def test_cut_off_name_of_a_cluster_program() -> None:
+def test_truncated_name_of_a_cluster_program_is_recognized() -> None:
     hosts = finished()
     hosts["cp1"]["facts"]["listeners"][4]["process"] = "kube-controller"
     assert find(hosts, SETTINGS) == []
 
 
-def test_new_worker_beside_a_finished_cluster() -> None:
+def test_new_worker_can_join_a_finished_cluster() -> None:
     assert find({**finished(), "gpu2": reading("gpu2", 13, 2)}, SETTINGS) == []
 
 
-def test_host_on_which_kubeadm_was_interrupted() -> None:
+def test_interrupted_kubeadm_is_accepted() -> None:
     begun = {"role": "", "begun": True, "finished": False, "ca_hashes": [], "server": ""}
     assert check({"gpu1.facts.cluster": begun, "gpu1.facts.listeners": [{**LISTENER, "process": "kubelet"}]}) == []
 
 
-def test_cluster_program_on_a_host_without_a_cluster_is_somebody_elses() -> None:
+def test_unmanaged_kubelet_without_a_cluster_is_reported() -> None:
     (problem,) = check({"gpu1.facts.listeners": [{**LISTENER, "process": "kubelet"}]})
     assert "kubelet" in problem["what"]
 
 
-def test_cgroup_v1_on_purpose() -> None:
+def test_cgroup_v1_is_accepted_if_configured() -> None:
     assert check({"cp1.facts.cgroup_version": 1}, kubelet_configuration={"failCgroupV1": False}) == []
 
 
-def test_disks_are_not_compared_with_thresholds_that_the_inventory_replaces() -> None:
+def test_default_disk_thresholds_do_not_apply_if_overridden() -> None:
     nearly_full = {"gpu1.facts.disks.1.total_mib": 140000}
     assert check(nearly_full, kubelet_configuration={"evictionHard": {"imagefs.available": "10Gi"}}) == []
     assert check({**nearly_full, "gpu1.facts.cluster.finished": True}) == []
 
 
-def test_swap_in_memory_and_swap_that_fits() -> None:
+def test_zram_and_small_swap_are_accepted() -> None:
     assert check({"cp1.facts.swaps": [{**SWAP, "name": "/dev/zram0"}, {**SWAP, "used_mib": 100}]}) == []
 
 
-def test_foreign_driver_that_may_be_replaced_or_kept() -> None:
+def test_unmanaged_driver_is_accepted_if_it_may_be_replaced_or_kept() -> None:
     foreign = {"loaded_version": "535.261.03", "packages": PACKAGE, "origin": "distribution"}
     assert check({"gpu1.facts.nvidia_driver": foreign, "gpu1.settings.nvidia_driver_replace_foreign": True}) == []
     assert check({"gpu1.facts.nvidia_driver": foreign, "gpu1.settings.nvidia_driver_source": "preinstalled"}) == []
@@ -836,20 +834,20 @@ def test_foreign_driver_that_may_be_replaced_or_kept() -> None:
 
 
 @pytest.mark.parametrize(("origin", "refused"), [("other", 0), ("runfile", 1)])
-def test_driver_that_the_operator_has_brought_is_its_own(origin: str, refused: int) -> None:
+def test_driver_installed_by_the_operator_is_accepted(origin: str, refused: int) -> None:
     loaded = {"loaded_version": "580.178.04", "packages": {}, "origin": origin}
     changes = {"gpu1.settings.nvidia_driver_source": "operator", "gpu1.facts.nvidia_driver": loaded}
     assert len(check(changes)) == refused
 
 
 @pytest.mark.parametrize(("expected", "manager", "found"), [("/opt/a", "device_plugin", 1), ("/", "gpu_operator", 0)])
-def test_drivers_lie_where_the_device_plugin_looks(expected: str, manager: str, found: int) -> None:
+def test_driver_root_must_match_the_device_plugin(expected: str, manager: str, found: int) -> None:
     assert len(check({}, device_plugin_root=expected, gpu_manager=manager)) == found
     changes = {f"{host}.settings.nvidia_driver_root": "/opt/a" for host in ("gpu1", "gpu2")}
     assert check(changes, device_plugin_root="/opt/a", gpu_manager=manager) == [], "cp1 has no GPU"
 
 
-def test_a_driver_of_the_operator_s_lies_where_the_operator_puts_it() -> None:
+def test_operator_driver_may_use_the_root_of_the_operator() -> None:
     changes = {
         "gpu1.settings.nvidia_driver_root": "/run/nvidia/driver",
         "gpu1.settings.nvidia_driver_source": "operator",
@@ -861,23 +859,23 @@ def test_a_driver_of_the_operator_s_lies_where_the_operator_puts_it() -> None:
     assert "/opt/a on gpu2; /run/nvidia/driver on gpu1" in problem["what"]
 
 
-def test_a_version_to_which_a_failed_upgrade_came_back_can_be_asked_for() -> None:
+def test_unlisted_version_is_accepted_for_an_upgrade() -> None:
     old = {"loaded_version": "570.1.02", "packages": {"nvidia-open-570": "570.1.02-1"}, "origin": "cuda_repository"}
     changes = {"gpu1.facts.nvidia_driver": old, "gpu1.settings.nvidia_driver_version": "570.1.02"}
     assert "not in the table" in check(changes)[0]["what"]
     assert check({**changes, "gpu1.settings.nvidia_driver_upgrading": True}) == []
 
 
-def test_wanted_driver_of_which_another_one_is_still_loaded() -> None:
+def test_installed_driver_that_is_not_loaded_yet_is_accepted() -> None:
     assert check({"gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "570.133.20"}}) == []
 
 
-def test_pinning_package_and_kernel_modules_are_no_driver_versions() -> None:
+def test_pinning_package_and_kernel_modules_are_not_driver_versions() -> None:
     packages = {**CUDA["packages"], "nvidia-driver-pinning-580": "580-1", "linux-modules-nvidia": "6.8.0-45.45+1"}
     assert check({"gpu1.facts.nvidia_driver": {**CUDA, "packages": packages}}) == []
 
 
-def test_image_of_a_toolkit_that_left_the_gpu_behind() -> None:
+def test_image_with_a_toolkit_without_support_for_the_gpu_is_reported() -> None:
     problems = check({"gpu1.facts.gpus.0.device_id": V100}, acceptance_image=f"{CHECK_IMAGE}13.0.0")
     assert [problem["host"] for problem in problems] == ["gpu1"]
     text = " ".join(str(value) for value in problems[0].values())
@@ -885,7 +883,7 @@ def test_image_of_a_toolkit_that_left_the_gpu_behind() -> None:
         assert words in text
 
 
-def test_image_that_a_preinstalled_driver_is_too_old_for() -> None:
+def test_image_that_needs_a_newer_preinstalled_driver_is_reported() -> None:
     changes = {
         "gpu1.settings.nvidia_driver_source": "preinstalled",
         "gpu1.facts.nvidia_driver": {**CUDA, "loaded_version": "450.248.02"},
@@ -901,31 +899,31 @@ def test_image_that_a_preinstalled_driver_is_too_old_for() -> None:
     [
         (f"{CHECK_IMAGE}12.5.0", T4),
         (f"{CHECK_IMAGE}13.3.0", T4),  # minor version compatibility
-        (f"{CHECK_IMAGE}12.5.0", RTX_5090),  # older than the GPU: runs by its PTX
-        (f"{CHECK_IMAGE}77.1", T4),  # not in the table yet
+        (f"{CHECK_IMAGE}12.5.0", RTX_5090),  # older than the GPU, but has PTX
+        (f"{CHECK_IMAGE}77.1", T4),  # not in the table
         ("registry/my-check:latest", V100),
         (f"{CHECK_IMAGE}11.7.1", V100),
     ],
 )
-def test_image_that_may_run(image: str, device: str) -> None:
+def test_image_that_may_run_is_accepted(image: str, device: str) -> None:
     assert check({"gpu1.facts.gpus.0.device_id": device}, acceptance_image=image) == []
 
 
-def test_image_for_a_driver_that_will_not_drive_the_gpu_is_not_a_second_problem() -> None:
+def test_image_is_not_reported_if_the_driver_does_not_support_the_gpu() -> None:
     changes = {"gpu1.facts.gpus.0.device_id": V100, "gpu1.settings.nvidia_driver_version": "595.91.07"}
     problems = check(changes, acceptance_image=f"{CHECK_IMAGE}13.0.0")
     assert ["580 is the last" in problem["why"] for problem in problems] == [True]
 
 
-def test_secure_boot_with_a_loaded_driver() -> None:
+def test_secure_boot_is_accepted_with_a_loaded_driver() -> None:
     assert check({"gpu1.facts.secure_boot": True, "gpu1.facts.nvidia_driver": CUDA}) == []
 
 
-def test_old_gpu_takes_the_proprietary_modules_by_itself() -> None:
+def test_proprietary_modules_are_selected_for_old_gpus() -> None:
     assert check({"gpu1.facts.gpus.0.device_id": V100}) == []
 
 
-def test_left_out_control_plane_is_compared_but_not_judged() -> None:
+def test_control_plane_outside_the_run_is_compared_but_not_checked() -> None:
     hosts = finished()
     hosts["cp1"]["left_out"] = True
     hosts["cp1"]["facts"]["memory_mib"] = 1
@@ -934,11 +932,11 @@ def test_left_out_control_plane_is_compared_but_not_judged() -> None:
     assert [problem["host"] for problem in find(hosts, SETTINGS)] == ["gpu1"]
 
 
-def test_one_machine_in_both_groups() -> None:
+def test_one_machine_may_be_in_both_groups() -> None:
     assert find({"cp1": machines()["cp1"]}, {**SETTINGS, "workers": ["cp1"]}) == []
 
 
-def test_all_problems_at_once_those_of_the_cluster_first() -> None:
+def test_problems_of_the_cluster_come_first() -> None:
     problems = check(
         {
             "gpu2.facts.cpus": 0,
@@ -951,12 +949,12 @@ def test_all_problems_at_once_those_of_the_cluster_first() -> None:
     assert [problem["host"] for problem in problems] == ["", "cp1", "gpu1", "gpu2"]
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_input_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match="bad input"):
         find({"cp1": {}}, SETTINGS)
 
 
-def test_report_names_each_problem_once() -> None:
+def test_equal_problems_are_merged_in_the_report() -> None:
     problems = check({"gpu1.facts.cpus": 0, "gpu2.facts.cpus": 0, "cp1.facts.cpus": 1})
     text = preflight_report(problems)
     assert text.startswith("2 problems found")
@@ -990,7 +988,7 @@ def test_report_names_each_problem_once() -> None:
         ({"packages": {"kubernetes": "24.2.0", "yaml": "6"}}, "localhost", []),
     ],
 )
-def test_api_from_where_work_against_it_runs(api: dict[str, Any], delegate: str, words: list[str]) -> None:
+def test_api_must_be_reachable_from_the_delegate(api: dict[str, Any], delegate: str, words: list[str]) -> None:
     problems = check({}, api={**SETTINGS["api"], **api} if api else {}, api_delegate=delegate)
     assert len(problems) == bool(words)
     assert all(word in str(problems[0].values()).replace("\\", "") for word in words)
@@ -1008,7 +1006,7 @@ SILENT = {"reach": "silent", "error": "no answer within 3 s"}
     ("reached", "state", "verdict"),
     [
         ({"reach": "answered", "error": ""}, EXISTING, ""),
-        # Packets reach the control plane and return.
+        # A refused connection shows that packets are delivered in both directions.
         ({"reach": "refused", "error": "Connection refused"}, {}, ""),
         ({"reach": "refused", "error": "Connection refused"}, EXISTING, ""),
         ({"reach": "unasked", "error": ""}, {}, ""),
@@ -1017,13 +1015,13 @@ SILENT = {"reach": "silent", "error": "no answer within 3 s"}
         (SILENT, JOINED, "problem"),
         (NO_ROUTE, {}, "problem"),
         (NO_ROUTE, EXISTING, "problem"),
-        # Another address than the one that was found to be the API's.
+        # The endpoint is not the API's actual address.
         ({**SILENT, "endpoint": "203.0.113.9:6443"}, EXISTING, ""),
-        # Which a kubelet has nevertheless.
+        # The same, but a joined kubelet uses this endpoint.
         ({**SILENT, "endpoint": "203.0.113.9:6443"}, JOINED, "problem"),
     ],
 )
-def test_workers_that_do_not_reach_the_control_plane(
+def test_workers_that_cannot_reach_the_control_plane_are_reported(
     reached: dict[str, Any], state: dict[str, Any], verdict: str
 ) -> None:
     found = {"endpoint": "192.168.7.11:6443", **reached}
@@ -1047,7 +1045,7 @@ def test_workers_that_do_not_reach_the_control_plane(
         ({"fs.inotify.max_user_watches": "many"}, ""),
     ],
 )
-def test_limits_of_inotify_that_the_inventory_keeps_low(sysctls: dict[str, Any], note: str) -> None:
+def test_low_inotify_limits_in_the_inventory_are_a_note(sysctls: dict[str, Any], note: str) -> None:
     limits = {"max_user_instances": 128, "max_user_watches": 8192}
     hosts, settings = changed({"gpu1.facts.inotify": limits, "gpu1.settings.sysctls": sysctls})
     notes = preflight_notes(hosts, settings)
@@ -1063,7 +1061,7 @@ def test_limits_of_inotify_that_the_inventory_keeps_low(sysctls: dict[str, Any],
         (41, 0, "20", False, "--forks 41"),
         (11, 0, 5, False, "11 hosts, 5 at a time"),
         (250, 0, 20, False, "--forks 100 "),
-        # A second round is no trouble, and more processes than these are one for the controller.
+        # Two rounds are acceptable, and more processes would overload the controller.
         *((hosts, 0, forks, False, "") for hosts, forks in ((1, 5), (10, 5), (41, 21), (40, 20), (250, 50))),
         (12, 2, 5, False, ""),
     ],
@@ -1076,12 +1074,12 @@ def test_too_few_forks_are_a_note(hosts: int, left_out: int, forks: Any, awx: bo
     assert len(notes) == bool(note) and all(note in text for text in notes)
 
 
-def test_limits_of_inotify_are_those_of_the_role() -> None:
+def test_inotify_limits_match_those_of_the_role() -> None:
     variables = yaml.safe_load((ROOT / "roles/host/vars/main.yml").read_text())["_host_sysctl_minimums"]
     assert variables == {f"fs.inotify.{name}": value for name, value in INOTIFY.items()}
 
 
-def test_notes_without_readings() -> None:
+def test_unread_hosts_have_no_notes() -> None:
     assert preflight_notes({}, SETTINGS) == []
     hosts, settings = changed({"gpu1.facts": {}, "gpu1.failure": {"msg": "gone"}})
     assert preflight_notes(hosts, settings) == []
@@ -1099,7 +1097,7 @@ def test_notes_without_readings() -> None:
         ("2.30.0", "3.15.0", False),
     ],
 )
-def test_python_that_ansible_core_does_not_know(core: str, python: str, refused: bool) -> None:
+def test_python_unsupported_by_ansible_core_is_reported(core: str, python: str, refused: bool) -> None:
     problems = check({"gpu1.facts.python": python}, ansible_core=core)
     assert [problem["host"] for problem in problems] == (["gpu1"] if refused else [])
     needed = f"an ansible-core that supports Python {python.rpartition('.')[0]} on"
@@ -1110,7 +1108,7 @@ def test_python_that_ansible_core_does_not_know(core: str, python: str, refused:
     assert (f"ansible-core {core} on the controller supports Python only up to" in problem["what"]) == refused
 
 
-def test_a_k80_needs_driver_470_from_another_source_and_an_older_image() -> None:
+def test_k80_works_with_a_preinstalled_driver_470_and_an_older_image() -> None:
     changes = {
         "gpu1.facts.gpus.0.device_id": "0x102d",
         "gpu1.settings.nvidia_driver_source": "preinstalled",

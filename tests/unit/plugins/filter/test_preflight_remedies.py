@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What preflight advises about a host's driver is followed, as a person would, until it has nothing to say."""
+"""Preflight's advice about a host's driver, followed until no problem is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[4]
 TABLE = yaml.safe_load((ROOT / "roles/cluster/vars/main/versions.yml").read_text())["cluster_versions"]["nvidia_driver"]
 SYSTEMS = ["Debian 12", "Debian 13", "Ubuntu 22.04", "Ubuntu 24.04", "Ubuntu 26.04"]
 SHARED = {**SETTINGS, "nvidia_driver_versions": TABLE, "distributions": SYSTEMS}
-# One GPU of each family.
+# A GPU of each family.
 GPUS = {
     "Fermi": "0x06c0",
     "Kepler GK107": "0x0fc6",
@@ -43,7 +43,7 @@ ARCHIVE = {
 }
 SOURCES = ("cuda_repository", "distribution", "preinstalled", "daemonset", "operator")
 OLD, NEW = "580.178.04", "595.91.07"
-# Version, kind of its modules, packages and origin of the driver that is there.
+# Version, kind of kernel modules, packages, and origin of the existing driver.
 DRIVERS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "none": ("", "", {}, "none"),
     "open 580": (OLD, "open", {"nvidia-open-580": f"{OLD}-1ubuntu1"}, "cuda_repository"),
@@ -52,7 +52,7 @@ DRIVERS: dict[str, tuple[str, str, dict[str, str], str]] = {
     "runfile 470": ("470.256.02", "proprietary", {}, "runfile"),
     "distribution 535": ("535.261.03", "proprietary", {"nvidia-driver": "535.261.03-1"}, "distribution"),
 }
-# Where preflight has no setting to offer that makes a GPU work.
+# Problems that no setting can solve.
 HONEST = {"gpu_unsupported", "gpus_need_different_drivers"}
 
 
@@ -86,7 +86,7 @@ def machine(system: str, gpus: list[str], driver: str = "none", **settings: Any)
 
 
 def judge(host: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
-    """What preflight says of this host alone, as the playbook asks: the version first, then the rules."""
+    """Return preflight's problems of this host, after choosing the driver version as the playbook does."""
     variables = {"gpu1": {"__preflight_reading": host}}
     choice = driver_versions(["gpu1"], variables, TABLE)["hosts"]
     host["settings"]["driver_choice"] = choice.get("gpu1", {})
@@ -95,7 +95,7 @@ def judge(host: dict[str, Any], shared: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def follow(host: dict[str, Any], shared: dict[str, Any], remedy: dict[str, Any]) -> None:
-    """Do what a remedy says: to the host first, then to the settings."""
+    """Apply a remedy to the host and to the settings."""
     todo, driver = remedy.get("host", {}), host["facts"]["nvidia_driver"]
     assert set(todo) <= {"branches", "modules", "vfio", "signing_key", "packages", "components"}
     assert remedy["settings"] or todo
@@ -118,7 +118,7 @@ def follow(host: dict[str, Any], shared: dict[str, Any], remedy: dict[str, Any])
 
 
 def end_of(host: dict[str, Any], first: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """Follow the advice at most three times: what is left then, and how often it was followed."""
+    """Follow the advice up to three times; return the remaining problems and the number of steps."""
     shared = dict(SHARED)
     for step in range(4):
         problems = judge(host, shared)
@@ -141,8 +141,8 @@ SETS = [
 ]
 
 
-def test_advice_ends_with_a_driver_that_serves_the_gpus() -> None:
-    """Also when it is not the first remedy that is taken."""
+def test_advice_leads_to_a_driver_that_supports_the_gpus() -> None:
+    """This also applies if another remedy than the first is chosen."""
     chosen = random.Random(37).sample(SETS, 2500)
     for number, (gpus, system, driver, source, modules) in enumerate(chosen):
         host = machine(system, gpus, driver, nvidia_driver_source=source, nvidia_driver_modules=modules)
@@ -159,8 +159,8 @@ def test_advice_ends_with_a_driver_that_serves_the_gpus() -> None:
         )
 
 
-def test_no_advice_leads_in_a_circle_if_a_driver_is_to_be_upgraded() -> None:
-    """Each remedy, also one that is done on the host, ends the problem that it is for."""
+def test_advice_for_upgrades_is_not_circular() -> None:
+    """Each remedy, including those applied on the host, solves its problem."""
     seen = set()
     every = list(itertools.product(SYSTEMS, DRIVERS, SOURCES, ("auto", "open")))
     for system, driver, source, modules in random.Random(37).sample(every, 60):
@@ -191,7 +191,9 @@ def only(host: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("gpu", ["V100", "P40"])
 @pytest.mark.parametrize("version", ["auto", OLD, NEW])
 @pytest.mark.parametrize(("system", "archive"), [("Debian 13", "550.163.01"), ("Ubuntu 26.04", "580.95.05")])
-def test_old_gpus_where_nvidia_s_repository_begins_with_595(gpu: str, version: str, system: str, archive: str) -> None:
+def test_other_drivers_are_suggested_for_old_gpus_unsupported_by_the_repository(
+    gpu: str, version: str, system: str, archive: str
+) -> None:
     host = machine(system, [gpu], nvidia_driver_source="cuda_repository")
     host["settings"]["nvidia_driver_version"] = version
     problem = only(host)
@@ -213,8 +215,8 @@ def test_old_gpus_where_nvidia_s_repository_begins_with_595(gpu: str, version: s
         ("T4", {"nvidia_driver_version": "535.261.03"}),
     ],
 )
-def test_an_archive_can_have_another_version_of_each_kind_of_modules(gpu: str, remedy: dict[str, str]) -> None:
-    """As Debian 12 has it: its security archive has newer proprietary modules, and no open ones."""
+def test_version_is_suggested_for_the_required_kind_of_modules(gpu: str, remedy: dict[str, str]) -> None:
+    """For example, the security archive of Debian 12 has newer proprietary modules, but no open ones."""
     host = machine("Debian 12", [gpu], nvidia_driver_source="distribution")
     kinds = (("535.309.01", "proprietary"), ("535.261.03", "open"))
     host["facts"]["distribution_versions"] = [{"version": version, "modules": kind} for version, kind in kinds]
@@ -231,13 +233,13 @@ def test_an_archive_can_have_another_version_of_each_kind_of_modules(gpu: str, r
         ("580.82.07", True),
         ("470.99.01", True),
         ("580.95.05", False),
-        # The archive may have them, though apt's lists don't know them yet.
+        # The archive may have these versions, although they are not in apt's lists yet.
         ("580.126.09", False),
         ("570.211.01", False),
         ("590.48.01", False),
     ],
 )
-def test_a_version_that_is_newer_than_those_of_apt_s_lists_is_not_refused(version: str, refused: bool) -> None:
+def test_version_newer_than_the_lists_of_apt_is_accepted(version: str, refused: bool) -> None:
     host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="distribution")
     versions = ("550.163.02", "570.195.03", "580.95.05")
     host["facts"]["distribution_versions"] = [{"version": each, "modules": "open"} for each in versions]
@@ -246,14 +248,14 @@ def test_a_version_that_is_newer_than_those_of_apt_s_lists_is_not_refused(versio
     assert ("driver_version_not_offered" in found) is refused, found
 
 
-def test_two_gpus_without_a_common_driver() -> None:
+def test_gpus_without_a_common_driver_are_reported() -> None:
     problem = only(machine("Ubuntu 24.04", ["GTX 1080", "RTX 5090"], nvidia_driver_source="cuda_repository"))
     assert problem["kind"] == "gpus_need_different_drivers"
     assert "Pascal GPUs need branch 580 or older with the proprietary kernel modules" in problem["why"]
     assert "Blackwell GPUs need branch 570 or newer with the open kernel modules" in problem["why"]
 
 
-def test_the_card_of_the_console_is_left_out_first() -> None:
+def test_ignoring_the_gpu_of_the_console_is_suggested_first() -> None:
     host = machine("Ubuntu 24.04", ["K80", "H100"], nvidia_driver_source="cuda_repository")
     for console, address in ((0, "0000:00:00.0"), (1, "0000:01:00.0")):
         for number, gpu in enumerate(host["facts"]["gpus"]):
@@ -262,7 +264,7 @@ def test_the_card_of_the_console_is_left_out_first() -> None:
         assert remedy["cluster_ignored_gpus"] == [address]
 
 
-def test_gpus_that_are_left_out_need_no_driver_and_are_not_counted() -> None:
+def test_ignored_gpus_need_no_driver_and_are_not_counted() -> None:
     host = machine("Ubuntu 24.04", ["K80", "H100", "H100"], nvidia_driver_source="cuda_repository")
     host["settings"].update(expected_gpus=2, ignored_gpus=["10de:102d"])
     assert judge(host, dict(SHARED)) == []
@@ -270,7 +272,7 @@ def test_gpus_that_are_left_out_need_no_driver_and_are_not_counted() -> None:
     assert only(host)["kind"] == "ignored_gpu_unknown"
 
 
-def test_a_gpu_that_the_driver_drives_can_not_be_left_out_by_a_setting_alone() -> None:
+def test_ignored_gpu_must_be_unbound_from_the_nvidia_driver() -> None:
     host = machine("Ubuntu 24.04", ["T4", "H100"], nvidia_driver_source="cuda_repository")
     host["settings"]["ignored_gpus"] = ["0000:00:00.0"]
     problem = only(host)
@@ -284,7 +286,7 @@ def test_a_gpu_that_the_driver_drives_can_not_be_left_out_by_a_setting_alone() -
     ("expected", "ignored", "kind"),
     [(1, [], ""), (None, ["0000:01:00.0"], ""), (None, [], "gpus_passed_through"), (2, [], "gpus_passed_through")],
 )
-def test_gpus_of_virtual_machines_are_not_counted(expected: int | None, ignored: list[str], kind: str) -> None:
+def test_passed_through_gpus_are_not_counted(expected: int | None, ignored: list[str], kind: str) -> None:
     host = machine("Ubuntu 24.04", ["A100", "A100"], nvidia_driver_source="cuda_repository")
     host["facts"]["gpus"][1]["driver"] = "vfio-pci"
     host["settings"].update(expected_gpus=expected, ignored_gpus=ignored)
@@ -292,13 +294,13 @@ def test_gpus_of_virtual_machines_are_not_counted(expected: int | None, ignored:
 
 
 @pytest.mark.parametrize("gpu", ["P40", "V100", "GTX 980"])
-def test_a_kept_driver_with_modules_that_do_not_drive_the_gpus(gpu: str) -> None:
+def test_kept_driver_with_unsuitable_modules_is_reported(gpu: str) -> None:
     problem = only(machine("Ubuntu 24.04", [gpu], "open 580", nvidia_driver_source="preinstalled"))
     assert problem["kind"] == "loaded_modules_do_not_fit" and "GSP" in problem["why"]
     assert "They need the proprietary kernel modules" in problem["why"]
 
 
-def test_a_driver_of_the_same_version_with_modules_of_the_other_kind() -> None:
+def test_only_unsuitable_modules_of_the_same_version_are_reported() -> None:
     assert (
         judge(machine("Ubuntu 24.04", ["T4"], "proprietary 580", nvidia_driver_source="cuda_repository"), SHARED) == []
     )
@@ -311,7 +313,7 @@ def test_a_driver_of_the_same_version_with_modules_of_the_other_kind() -> None:
     assert only(chosen)["remedies"][0] == {"settings": {"nvidia_driver_modules": "auto"}}
 
 
-def test_only_fermi_has_no_driver_at_all() -> None:
+def test_fermi_gpus_are_unsupported() -> None:
     problem = only(machine("Ubuntu 24.04", ["Fermi"], nvidia_driver_source="cuda_repository"))
     assert problem["kind"] == "gpu_unsupported" and problem["do"].startswith("Use a different GPU")
 
@@ -325,7 +327,7 @@ def test_only_fermi_has_no_driver_at_all() -> None:
         ({}, True),
     ],
 )
-def test_secure_boot_with_an_enrolled_key(key: dict[str, Any], refused: bool) -> None:
+def test_secure_boot_is_accepted_with_an_enrolled_key(key: dict[str, Any], refused: bool) -> None:
     host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="cuda_repository")
     host["facts"].update(secure_boot=True, signing_key=key)
     problems = judge(host, dict(SHARED))
@@ -339,12 +341,14 @@ def test_secure_boot_with_an_enrolled_key(key: dict[str, Any], refused: bool) ->
         ("6.14.8-2-pve", "", None, "proxmox-headers-6.14.8-2-pve"),
         ("6.14.8-2-pve", "", True, ""),
         ("6.8.0-63-generic", "linux-image-6.8.0-63-generic", False, "linux-headers-6.8.0-63-generic"),
-        # Apt was not asked, or has no lists yet; a container's kernel belongs to no package.
+        # apt was not asked or has no lists yet; a container's kernel has no package.
         ("6.8.0-63-generic", "linux-image-6.8.0-63-generic", None, ""),
         ("6.8.0-63-generic", "", False, ""),
     ],
 )
-def test_headers_are_missed_before_anything_changes(release: str, image: str, known: bool | None, words: str) -> None:
+def test_missing_headers_are_reported_before_any_change(
+    release: str, image: str, known: bool | None, words: str
+) -> None:
     host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="cuda_repository")
     host["facts"].update(
         kernel=release,
@@ -364,15 +368,15 @@ def test_headers_are_missed_before_anything_changes(release: str, image: str, kn
 
 
 @pytest.mark.parametrize("release", ["6.6.87.2-microsoft-standard-WSL2", "4.4.0-19041-Microsoft"])
-def test_wsl_is_named(release: str) -> None:
+def test_wsl_is_reported_as_unsupported(release: str) -> None:
     host = machine("Ubuntu 24.04", [], nvidia_driver_source="cuda_repository")
     host["facts"].update(kernel=release, kernel_modules={"overlay": "missing"})
     problem = only(host)
     assert problem["kind"] == "wsl_unsupported" and release in problem["what"]
 
 
-def test_the_plan_takes_what_was_accepted() -> None:
-    """The same decision chooses the packages."""
+def test_driver_plan_matches_the_accepted_choice() -> None:
+    """The packages are chosen by the same decision."""
     host = machine("Ubuntu 24.04", ["P40", "T4"], nvidia_driver_source="cuda_repository")
     assert judge(host, dict(SHARED)) == []
     facts = {**host["facts"], "kernel_packages": {"image": "", "headers": ["linux-headers-6"], "compiler": ""}}
@@ -380,7 +384,7 @@ def test_the_plan_takes_what_was_accepted() -> None:
     assert planned["version"] == OLD and planned["modules"] == "proprietary"
 
 
-def test_components_are_enabled_on_the_host() -> None:
+def test_missing_apt_components_are_a_remedy_on_the_host() -> None:
     host = machine("Ubuntu 24.04", ["T4"], nvidia_driver_source="distribution")
     host["facts"].update(distribution_drivers=[], apt_components=["main"])
     host["settings"]["nvidia_driver_version"] = "580.95.05"
@@ -391,7 +395,7 @@ def test_components_are_enabled_on_the_host() -> None:
     assert left == [] and steps == 1
 
 
-def test_a_helper_program_is_not_a_driver() -> None:
+def test_version_of_nvidia_modprobe_is_not_a_driver_version() -> None:
     host = machine("Ubuntu 24.04", ["T4"], "distribution 535", nvidia_driver_source="distribution")
     host["settings"]["nvidia_driver_version"] = "535.261.03"
     host["facts"]["nvidia_driver"]["packages"]["nvidia-modprobe"] = "615.71.09-1ubuntu1"

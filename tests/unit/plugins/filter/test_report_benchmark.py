@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The figures of the GPUs in the report: kept from run to run, shown on the page, and as metrics."""
+"""Benchmark figures of GPUs in the report: kept by later runs, shown on the page, and exported as metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-# GPUs of the sample.
+# GPUs of the sample report.
 FAST, SLOW = ("gpu2", 0), ("gpu2", 1)
 
 
@@ -51,12 +51,12 @@ def on_cpu() -> dict[str, Any]:
     return report
 
 
-def test_the_figures_are_added_to_the_report() -> None:
+def test_figures_are_added_to_the_report() -> None:
     well, measured = report_samples.well(), report_samples.measured()
     assert add(json.dumps(well), measured["gpu_benchmark"]) == measured
 
 
-def test_a_later_run_replaces_the_figures_of_the_gpus_that_it_measured() -> None:
+def test_later_run_replaces_figures_of_measured_gpus() -> None:
     report = report_samples.measured()
     again = report_samples.speed("gpu2", report["hosts"]["gpu2"]["devices"][1], 1550)
     found = add(report, {"gpus": [again], "left_out": []})
@@ -65,7 +65,7 @@ def test_a_later_run_replaces_the_figures_of_the_gpus_that_it_measured() -> None
 
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"hosts": {}}'])
-def test_what_is_not_a_report_gets_no_figures(text: str) -> None:
+def test_figures_are_not_added_to_an_invalid_report(text: str) -> None:
     assert add(text, {"gpus": []}) == {}
 
 
@@ -80,8 +80,10 @@ def table_of(report: dict[str, Any]) -> Any:
     return table
 
 
-@pytest.mark.parametrize("before", [report_samples.measured, report_samples.well], ids=["measured before", "never"])
-def test_a_gpu_whose_pod_failed_is_shown_instead_of_its_last_figures(before: Any) -> None:
+@pytest.mark.parametrize(
+    "before", [report_samples.measured, report_samples.well], ids=["measured before", "never measured"]
+)
+def test_failed_pod_replaces_the_last_figures_of_its_gpu(before: Any) -> None:
     found = add(before(), {"nodes": ["gpu2"], "gpus": [], "failures": [failure(SLOW)]})
     assert SLOW not in rows(found)
     row = table_of(found).rows[0]
@@ -95,7 +97,7 @@ def test_a_gpu_whose_pod_failed_is_shown_instead_of_its_last_figures(before: Any
     assert f'uuid="{uuid(SLOW)}",model="NVIDIA A100-SXM4-40GB"}} 9000' not in metrics(found)
 
 
-def test_a_pod_that_failed_without_a_known_gpu_is_shown_with_its_node() -> None:
+def test_failed_pod_without_a_known_gpu_is_shown_with_its_node() -> None:
     unknown = failure(SLOW, uuid="", reason="ErrImagePull: image x")
     found = add(report_samples.well(), {"nodes": ["gpu2"], "gpus": [], "failures": [{**unknown, "index": None}]})
     [row] = table_of(found).rows
@@ -106,14 +108,14 @@ def test_a_pod_that_failed_without_a_known_gpu_is_shown_with_its_node() -> None:
     )
 
 
-def test_a_gpu_that_is_measured_again_has_not_failed() -> None:
+def test_new_figures_replace_an_earlier_failure() -> None:
     failed = add(report_samples.measured(), {"nodes": ["gpu2"], "gpus": [], "failures": [failure(SLOW)]})
     again = report_samples.speed("gpu2", failed["hosts"]["gpu2"]["devices"][1], 1550)
     found = add(failed, {"nodes": ["gpu2"], "gpus": [again], "failures": []})
     assert (found["gpu_benchmark"]["failures"], table_of(found).rows) == ([], ())
 
 
-def test_a_run_for_one_node_keeps_what_is_known_about_the_others() -> None:
+def test_run_for_one_node_keeps_the_results_of_others() -> None:
     before = add(report_samples.measured(), {"nodes": ["gpu2"], "gpus": [], "failures": [failure(FAST)]})
     again = report_samples.speed("cp1", {**report_samples.device(0), "uuid": "GPU-other"}, 300)
     found = add(before, {"nodes": ["cp1"], "gpus": [again], "failures": [], "left_out": [], "warnings": ["slow"]})
@@ -132,7 +134,7 @@ def test_a_run_for_one_node_keeps_what_is_known_about_the_others() -> None:
     ],
     ids=str,
 )
-def test_a_gpu_without_peers_is_not_called_as_fast_as_others(peers: Any, words: str, results: list[str]) -> None:
+def test_gpu_without_peers_is_not_compared(peers: Any, words: str, results: list[str]) -> None:
     report = report_samples.measured()
     for row, count in zip(report["gpu_benchmark"]["gpus"], peers):
         row |= {"warnings": [], "peers": count}
@@ -144,7 +146,7 @@ def test_a_gpu_without_peers_is_not_called_as_fast_as_others(peers: Any, words: 
     }
 
 
-def test_a_figure_that_failed_is_shown() -> None:
+def test_failed_figure_is_shown() -> None:
     report = report_samples.measured()
     report["gpu_benchmark"]["gpus"][0]["notes"] = ["fp32_flop_per_s: CUDA error"]
     row = next(row for row in table_of(report).rows if row[0].text == "gpu2 GPU 0")
@@ -152,7 +154,7 @@ def test_a_figure_that_failed_is_shown() -> None:
 
 
 @pytest.mark.parametrize("value", [10**400, float("nan"), float("inf"), -1, "4", True, [1]], ids=str)
-def test_a_fact_that_no_gpu_has_is_not_shown(value: Any) -> None:
+def test_impossible_values_are_not_shown(value: Any) -> None:
     report = report_samples.measured()
     for row in report["gpu_benchmark"]["gpus"]:
         row["facts"] = {"pcie_generation": value, "pcie_width": 8}
@@ -161,7 +163,7 @@ def test_a_fact_that_no_gpu_has_is_not_shown(value: Any) -> None:
     assert "bandwidth" not in metrics(report)
 
 
-def test_a_gpu_without_a_uuid_that_was_left_out_is_shown() -> None:
+def test_skipped_gpu_without_a_uuid_is_shown() -> None:
     left_out = {
         "node": "gpu2",
         "index": None,
@@ -174,7 +176,7 @@ def test_a_gpu_without_a_uuid_that_was_left_out_is_shown() -> None:
 
 
 def kept(change: Any = None, endpoint: str = "https://192.0.2.11:6443") -> dict[str, Any]:
-    """What is left after the next run of another playbook, which changed something."""
+    """Return the figures that are kept by a run of another playbook, after ``change`` has modified its report."""
     before, now = report_samples.measured(), report_samples.well()
     before["cluster"]["endpoint"] = endpoint
     if change:
@@ -183,16 +185,16 @@ def kept(change: Any = None, endpoint: str = "https://192.0.2.11:6443") -> dict[
     return found
 
 
-def test_other_playbooks_keep_the_last_figures_with_their_time() -> None:
+def test_other_playbooks_keep_the_figures_and_their_time() -> None:
     assert kept() == report_samples.measured()["gpu_benchmark"]
 
 
-def test_the_figures_of_a_gpu_that_is_gone_are_dropped() -> None:
+def test_figures_of_a_removed_gpu_are_dropped() -> None:
     found = kept(lambda report: report["hosts"]["gpu2"]["devices"].pop())
     assert rows({"gpu_benchmark": found}) == [FAST]
 
 
-def test_a_run_for_some_hosts_loses_nothing_of_the_others_and_does_not_show_them() -> None:
+def test_partial_run_keeps_figures_of_other_hosts_without_showing_them() -> None:
     found = kept(lambda report: report["hosts"].pop("gpu2"))
     assert rows({"gpu_benchmark": found}) == [FAST, SLOW]
     report = {**report_samples.well(), "gpu_benchmark": found}
@@ -214,13 +216,13 @@ def test_figures_of_another_cluster_are_not_kept() -> None:
     assert kept(endpoint="https://192.0.2.99:6443") == {}
 
 
-def test_a_report_without_the_api_keeps_its_own_figures() -> None:
+def test_report_without_the_api_keeps_its_figures() -> None:
     before = report_samples.measured()
     found = state(before, {}, {**SETTINGS, "earlier": json.dumps(before), "api_failure": "no answer"})
     assert found["gpu_benchmark"] == before["gpu_benchmark"]
 
 
-def test_the_page_shows_slow_gpus_and_folds_the_others() -> None:
+def test_page_shows_slow_gpus_and_folds_the_others() -> None:
     [table] = benchmark_tables(report_samples.measured())
     assert (table.title, table.fold.label) == ("How fast each GPU is", "1 GPU, 1 left out")
     assert [[cell.text for cell in row] for row in table.rows] == [
@@ -239,13 +241,13 @@ def test_the_page_shows_slow_gpus_and_folds_the_others() -> None:
     assert "CPU" not in str(table)
 
 
-def test_a_slow_gpu_changes_neither_the_verdict_nor_the_actions() -> None:
+def test_slow_gpu_changes_neither_verdict_nor_actions() -> None:
     well, measured = page(report_samples.well()), page(report_samples.measured())
     assert (measured.title, measured.state, measured.todo) == (well.title, well.state, well.todo)
     assert state(report_samples.measured(), {}, SETTINGS)["actions"] == []
 
 
-def test_a_report_without_figures_has_no_such_table() -> None:
+def test_report_without_figures_has_no_benchmark_table() -> None:
     assert benchmark_tables(report_samples.well()) == ()
 
 
@@ -274,13 +276,13 @@ def test_figures_are_metrics_in_base_units() -> None:
     assert text.count("gpulab_gpu_benchmark_timestamp_seconds{") == 2
 
 
-def test_figures_of_a_cpu_are_no_metrics() -> None:
+def test_figures_of_a_cpu_are_not_exported_as_metrics() -> None:
     assert metrics(on_cpu()) == metrics(report_samples.well())
 
 
 @given(ANYTHING | st.fixed_dictionaries({"gpus": st.lists(ANYTHING), "left_out": st.lists(ANYTHING)}))
 @settings(max_examples=50, deadline=None)
-def test_whatever_a_report_has_there_is_shown_or_left_out(value: Any) -> None:
+def test_any_benchmark_in_a_report_is_shown_or_ignored(value: Any) -> None:
     report = {**report_samples.well(), "gpu_benchmark": value}
     render(report, TEMPLATES)
     metrics(report)
@@ -289,7 +291,7 @@ def test_whatever_a_report_has_there_is_shown_or_left_out(value: Any) -> None:
 
 @given(st.dictionaries(st.sampled_from(sorted(report_samples.speed("n", report_samples.device(0), 1))), ANYTHING))
 @settings(max_examples=50, deadline=None)
-def test_whatever_a_row_has_is_shown_or_left_out(changes: dict[str, Any]) -> None:
+def test_any_row_of_a_benchmark_is_shown_or_ignored(changes: dict[str, Any]) -> None:
     report = report_samples.measured()
     report["gpu_benchmark"]["gpus"][0] |= {**changes, "uuid": uuid(FAST)}
     render(report, TEMPLATES)

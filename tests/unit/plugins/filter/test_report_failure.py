@@ -28,7 +28,9 @@ START = "Error while reporting the present state: "
         ),
     ],
 )
-def test_one_sentence_names_the_problems_that_count(actions: list[dict[str, str]], fail_on: str, expected: str) -> None:
+def test_failure_message_names_the_relevant_problems(
+    actions: list[dict[str, str]], fail_on: str, expected: str
+) -> None:
     assert report_failure({"actions": actions}, fail_on) == (START + expected if expected else "")
 
 
@@ -41,13 +43,13 @@ def test_one_sentence_names_the_problems_that_count(actions: list[dict[str, str]
         ({"problems": []}, {"junit": ""}, {"config_map", "metrics"}),
         ({"problems": []}, {"config_map": False}, {"junit", "metrics"}),
         ({"problems": []}, {"api_failure": "no answer"}, {"junit", "metrics"}),
-        # A report alone reads no kubeconfig. Before there is a cluster, the verification is predicted.
+        # report.yml reads no kubeconfig. Check mode without a cluster predicts the verification.
         ({"problems": []}, {"kubeconfig": None}, {"junit", "metrics"}),
         ({}, {"kubeconfig": ""}, {"changed"}),
         ({}, {}, set()),
     ],
 )
-def test_a_report_is_kept_where_it_is_wanted(
+def test_report_is_written_to_the_configured_targets(
     report: dict[str, Any], settings: dict[str, Any], written: set[str]
 ) -> None:
     usual = {"junit": "a.xml", "metrics": "a.prom", "config_map": True, "kubeconfig": "/tmp/k"}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The head of the page, and which sections it has."""
+"""Head and sections of the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def figures(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(each.value, each.what, each.state) for each in page(report).figures]
 
 
-def test_figures_are_words_that_a_person_would_use() -> None:
+def test_figures_have_readable_labels() -> None:
     assert figures(report_samples.well()) == [
         ("6/6", "GPUs verified", "ok"),
         ("3/3", "hosts reached", "ok"),
@@ -72,14 +72,14 @@ def with_actions(report: dict[str, Any], *severities: str) -> dict[str, Any]:
         ({"hosts": {}, "totals": {}, "problems": []}, "ok", "No GPUs found"),
     ],
 )
-def test_the_title_counts_the_problems_and_all_gpus(report: dict[str, Any], state: str, title: str) -> None:
+def test_title_counts_problems_and_gpus(report: dict[str, Any], state: str, title: str) -> None:
     shown = page(report)
     assert (shown.state, shown.title) == (state, title)
     assert sum(share.number for share in shown.gpus) == report["totals"].get("gpus", 0)
     assert f"{title} \N{EN DASH} GPU cluster report" in make(report, TEMPLATES)
 
 
-def test_the_head_says_where_it_comes_from() -> None:
+def test_head_shows_the_origin_of_the_report() -> None:
     report = report_samples.well()
     report["kept"] = True
     report["hosts"]["gpu1"]["proven_at"] = "2026-11-21T03:38:00Z"
@@ -98,7 +98,7 @@ def listed(report: dict[str, Any]) -> dict[str, list[str]]:
     return {title: [table.key for table in tables_] for _key, title, tables_ in page(report).quiet}
 
 
-def test_what_passed_is_one_section_and_what_is_unknown_another() -> None:
+def test_passed_and_unchecked_topics_have_a_section_each() -> None:
     everything = ["health", "xids", "versions", "certificates", "network"]
     assert [table.key for table in page(report_samples.well()).tables] == []
     assert listed(report_samples.well()) == {"Passed": everything}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report as JUnit XML, in the form that windyroad's JUnit.xsd describes."""
+"""Report as JUnit XML that conforms to windyroad's JUnit.xsd."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
 
 
 def read(document: str) -> ElementTree.Element:
-    """Return the root, once everything that the schema requires has been found."""
+    """Check the document against the requirements of the schema, and return its root."""
     root = ElementTree.fromstring(document)
     assert root.tag == "testsuites" and {suite.tag for suite in root} <= {"testsuite"}
     totals = dict.fromkeys(("tests", *OUTCOMES.values()), 0)
@@ -52,7 +52,7 @@ def read(document: str) -> ElementTree.Element:
 
 
 def outcomes(document: str) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return by host and case its outcome and what it says."""
+    """Return the outcome and text of each case, by host and name of the case."""
     return {
         (suite.get("name", ""), case.get("name", "")): (
             (case[0].tag, f"{case[0].get('type', '')} {case[0].get('message')} {case[0].text or ''}")
@@ -64,7 +64,7 @@ def outcomes(document: str) -> dict[tuple[str, str], tuple[str, str]]:
     }
 
 
-def test_a_verified_cluster_has_a_case_for_each_gpu() -> None:
+def test_verified_cluster_has_a_case_for_each_gpu() -> None:
     report = report_samples.well()
     report["hosts"]["gpu2"]["proven_at"] = "2026-11-21T04:00:00Z"
     root = read(junit(report))
@@ -78,7 +78,7 @@ def test_a_verified_cluster_has_a_case_for_each_gpu() -> None:
     assert case.get("name") == "GPU 0, NVIDIA A100-SXM4-40GB, GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a00"
 
 
-def test_the_outcome_of_each_gpu_and_each_problem() -> None:
+def test_each_gpu_and_problem_has_its_outcome() -> None:
     found = outcomes(junit(report_samples.ill()))
     gpus = {int(name[4]): outcome for (host, name), outcome in found.items() if host == "gpu1" and name[:4] == "GPU "}
     assert {index: outcome for index, (outcome, _words) in gpus.items()} == {
@@ -88,13 +88,13 @@ def test_the_outcome_of_each_gpu_and_each_problem() -> None:
         3: "failure",
     }
     assert "in use by pod research/train-0" in gpus[1][1]
-    # The error of a GPU is part of its case, with what to do.
+    # The error of a GPU and its remedy are part of the GPU's case.
     assert "GPU 3 is unhealthy: GPU is lost" in gpus[3][1] and "Do: Reboot the host." in gpus[3][1]
     assert ("gpu1", "GPU 3 is unhealthy: GPU is lost") not in found
     assert found["cp1", "certificate admin.conf has expired"][0] == "error"
     outcome, words = found["cp1", "certificate apiserver expires in 12 days"]
     assert outcome == "skipped" and "warning: certificate apiserver" in words
-    # An unreachable host is one error, and what is known of its GPUs may be outdated.
+    # An unreachable host is one error; its GPUs are skipped, because their state may be outdated.
     silent = {outcome for (host, _name), (outcome, _words) in found.items() if host == "gpu2"}
     assert silent == {"error", "skipped"}
     assert sum(outcome == "error" for (host, _name), (outcome, _words) in found.items() if host == "gpu2") == 1
@@ -112,14 +112,14 @@ def test_the_outcome_of_each_gpu_and_each_problem() -> None:
         ({"state": 7}, "failure", "not verified: no reason given"),
     ],
 )
-def test_a_gpu_without_a_problem_of_its_own(device: dict[str, Any], outcome: str, words: str) -> None:
+def test_outcome_follows_from_the_state_of_the_gpu(device: dict[str, Any], outcome: str, words: str) -> None:
     report = report_samples.well()
     report["hosts"] = {"gpu1": report_samples.host(report_samples.device(0, **device))}
     ((found, said),) = outcomes(junit(report)).values()
     assert found == outcome and words in said
 
 
-def test_a_report_that_is_older_than_its_list_of_actions_has_its_problems() -> None:
+def test_problems_of_an_old_report_without_actions_are_included() -> None:
     report = report_samples.ill()
     del report["actions"]
     report["problems"] = [{"kind": "gpu_count", "host": "gpu1", "cause": "One GPU is missing", "do": "Look for it"}]
@@ -127,7 +127,7 @@ def test_a_report_that_is_older_than_its_list_of_actions_has_its_problems() -> N
     assert outcome == "error" and "Do: Look for it" in words
 
 
-def test_where_why_and_do_are_told_and_a_problem_of_two_gpus_is_in_both() -> None:
+def test_problem_of_two_gpus_is_in_both_cases_with_all_details() -> None:
     report = report_samples.well()
     first, second, *_others = (device["uuid"] for device in report["hosts"]["gpu1"]["devices"])
     problem = {"severity": "error", "problem": "gpu_not_given", "what": "no pod got it", "host": "gpu1"}
@@ -136,7 +136,7 @@ def test_where_why_and_do_are_told_and_a_problem_of_two_gpus_is_in_both() -> Non
     found = outcomes(junit(report))
     words = "gpu_not_given no pod got it Where: the device plugin\nWhy: nothing can use it\nDo: Restart it."
     assert [said for outcome, said in found.values() if outcome == "failure"] == [words, words]
-    # What concerns no host is in a suite with the cluster's name.
+    # Problems without a host are in a suite with the cluster's name.
     assert found["lab", "the API could not be read"][0] == "error"
 
 
@@ -149,7 +149,9 @@ def test_where_why_and_do_are_told_and_a_problem_of_two_gpus_is_in_both() -> Non
         ("warning", False, "skipped", "skipped"),
     ],
 )
-def test_a_problem_of_a_gpu_is_in_its_case_or_a_case(severity: str, reachable: bool, gpu: str, own: str | None) -> None:
+def test_problem_is_in_the_case_of_its_gpu_or_in_its_own(
+    severity: str, reachable: bool, gpu: str, own: str | None
+) -> None:
     report, device = report_samples.well(), report_samples.device(0)
     report["hosts"] = {"gpu1": report_samples.host(device, reachable=reachable)}
     report["actions"] = [{"severity": severity, "host": "gpu1", "gpu": device["uuid"], "what": "hot"}]
@@ -157,20 +159,20 @@ def test_a_problem_of_a_gpu_is_in_its_case_or_a_case(severity: str, reachable: b
     assert found == {"GPU 0": gpu, **({"hot": own} if own else {})}
 
 
-def test_two_reports_that_found_the_same_are_equal() -> None:
+def test_reports_with_equal_results_have_equal_documents() -> None:
     first, second = report_samples.ill(), report_samples.ill()
     second |= {"observed": "2027-01-01T00:00:00Z", "generated": "2027-01-01T00:00:00Z", "history": [], "kept": True}
     second["hosts"]["gpu1"]["devices"][0] |= {"temperature_c": 80, "memory_used_mib": 9000, "power_draw_w": 390.0}
     assert junit(first) == junit(second)
 
 
-def test_hostile_names_stay_texts() -> None:
+def test_hostile_names_are_escaped() -> None:
     found = outcomes(junit(report_samples.hostile()))
     assert any(report_samples.HOSTILE in name for _host, name in found)
 
 
 @pytest.mark.parametrize("words", ["a\x00b", "a\x1b[31mb", "a\ud800b", "a\ufffeb", "a\x0bb\x1f"])
-def test_characters_that_xml_cannot_hold_are_removed(words: str) -> None:
+def test_characters_that_are_invalid_in_xml_are_removed(words: str) -> None:
     report = report_samples.well()
     report["actions"] = [{"severity": "error", "host": "gpu1", "what": words, "do": words}]
     report["cluster"]["name"] = report["hosts"]["gpu1"]["devices"][0]["name"] = words
@@ -181,9 +183,7 @@ def test_characters_that_xml_cannot_hold_are_removed(words: str) -> None:
 
 @settings(deadline=None)
 @given(ANYTHING, ANYTHING, ANYTHING, ANYTHING, st.text())
-def test_any_report_is_a_document_that_can_be_read(
-    cluster: Any, host: Any, devices: Any, actions: Any, word: str
-) -> None:
+def test_any_report_gives_a_valid_document(cluster: Any, host: Any, devices: Any, actions: Any, word: str) -> None:
     told = {"severity": "error", "host": word, "what": word, "do": word, "gpu": word}
     entry = {**(host if isinstance(host, dict) else {}), "devices": devices}
     known = {"devices": [{"uuid": word, "name": word, "state": word}], "proven_at": word}
@@ -193,6 +193,6 @@ def test_any_report_is_a_document_that_can_be_read(
     document.encode()
 
 
-def test_what_is_no_report_is_refused() -> None:
+def test_invalid_report_is_refused() -> None:
     with pytest.raises(AnsibleFilterError, match="it has no hosts"):
         junit({})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report as metrics. tests/report has Prometheus and node_exporter read them."""
+"""Report as metrics. The tests in tests/report read them with Prometheus and node_exporter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
 
 
 def read(exposed: str) -> dict[tuple[str, ...], int]:
-    """Each sample by its name and the values of its labels, without that of the cluster."""
+    """Return the samples by name and label values, without the cluster's label."""
     found: dict[tuple[str, ...], int] = {}
     described: dict[str, str] = {}
     for line in exposed.removesuffix("\n").split("\n") if exposed else []:
@@ -46,7 +46,7 @@ def read(exposed: str) -> dict[tuple[str, ...], int]:
     return found
 
 
-def test_a_healthy_cluster() -> None:
+def test_healthy_cluster_has_expected_metrics() -> None:
     found = read(metrics(report_samples.well()))
     assert found["gpulab_gpus_expected",] == found["gpulab_gpus_proven",] == 6
     assert (found["gpulab_gpus_in_use",], found["gpulab_nodes",]) == (0, 3)
@@ -60,14 +60,14 @@ def test_a_healthy_cluster() -> None:
     assert (expires, "cp1", "ca", "authority") in found
 
 
-def test_what_is_wrong_is_counted_and_named() -> None:
+def test_problems_are_counted_and_named() -> None:
     found = read(metrics(report_samples.ill()))
     assert (found["gpulab_problems", "error"], found["gpulab_problems", "warning"]) == (4, 2)
     assert [key[1:3] for key, value in found.items() if key[0] == "gpulab_gpu_healthy" and not value] == [("gpu1", "3")]
     assert (found["gpulab_version_drift", "gpu3"], found["gpulab_node_reachable", "gpu3"]) == (1, 1)
 
 
-def test_a_gpu_that_was_there_before_is_missing() -> None:
+def test_missing_gpu_has_a_metric() -> None:
     warnings = [{"kind": "gpu_fewer", "host": "gpu1", "gpu": "GPU-9"}, {"kind": "later", "host": "gpu1"}, 7]
     found = read(metrics({**report_samples.well(), "warnings": warnings}))
     assert {key: value for key, value in found.items() if key[0] == "gpulab_gpu_missing"} == {
@@ -75,28 +75,28 @@ def test_a_gpu_that_was_there_before_is_missing() -> None:
     }
 
 
-def test_a_host_that_does_not_answer_has_no_healthy_gpu() -> None:
+def test_unreachable_host_has_no_gpu_metrics() -> None:
     found = read(metrics(report_samples.ill()))
     assert found["gpulab_node_reachable", "gpu2"] == 0
     assert not [key for key in found if "gpu2" in key and key[0] != "gpulab_node_reachable"]
 
 
-def test_a_cluster_is_called_by_its_name_or_its_endpoint() -> None:
+def test_cluster_label_is_its_name_or_endpoint() -> None:
     report = report_samples.well()
     assert 'gpulab_nodes{cluster="lab"} 3' in metrics(report)
     del report["cluster"]["name"]
     assert 'gpulab_nodes{cluster="https://192.0.2.11:6443"} 3' in metrics(report)
 
 
-def test_of_two_gpus_that_look_alike_the_unhealthy_one_is_kept() -> None:
-    """node_exporter would refuse the whole file."""
+def test_unhealthy_gpu_is_kept_among_duplicates() -> None:
+    """Duplicate samples would make node_exporter reject the whole file."""
     devices = [{"healthy": True}, {"healthy": False}, {"healthy": True}]
     report = {"hosts": {"a": {"devices": devices}}, "totals": {}, "problems": []}
     assert read(metrics(report))["gpulab_gpu_healthy", "a", "", "", ""] == 0
 
 
 @given(st.text(max_size=20))
-def test_any_name_comes_back_from_its_label(name: str) -> None:
+def test_any_name_can_be_read_from_its_label(name: str) -> None:
     report = report_samples.well()
     report["hosts"] = {name: report["hosts"]["gpu1"]}
     assert read(metrics(report))["gpulab_node_reachable", name] == 1
@@ -104,19 +104,19 @@ def test_any_name_comes_back_from_its_label(name: str) -> None:
 
 @settings(max_examples=100)
 @given(ANYTHING, ANYTHING, ANYTHING)
-def test_whatever_a_report_holds_the_text_can_be_read(first: Any, second: Any, third: Any) -> None:
+def test_metrics_of_any_report_can_be_read(first: Any, second: Any, third: Any) -> None:
     host = {"devices": [first, {"healthy": True, "uuid": second}], "certificates": [third], "versions": first}
     times = {"observed": third, "cluster": first, "actions": second}
     report = {"hosts": {"a": host, "b": {"reachable": first}}, "totals": {"gpus": second}, "problems": [], **times}
     assert read(metrics(report))["gpulab_nodes",] == 2
 
 
-def test_a_name_that_is_not_valid_unicode_does_not_break_the_file() -> None:
+def test_name_with_invalid_unicode_does_not_break_the_file() -> None:
     report = report_samples.well()
     report["hosts"]["\ud800"] = {}
     assert metrics(report).encode()
 
 
-def test_what_is_not_a_report_is_an_error() -> None:
+def test_invalid_report_is_an_error() -> None:
     with pytest.raises(AnsibleFilterError, match="it has no hosts"):
         metrics({})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The page as HTML: total over whatever a report may hold, and nothing in it is more than a text."""
+"""The page as HTML: any report can be rendered, and its content is always escaped."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ANYTHING = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=8,
 )
-# Elements and attributes of the page; what a report brings must not add to them.
+# Elements that the page must not contain, whatever is in the report.
 ELEMENTS = {"script", "img", "iframe", "object", "embed", "link", "form", "base"}
 
 
@@ -62,25 +62,25 @@ def with_name(report: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "sample", [report_samples.well, report_samples.ill, report_samples.hostile, report_samples.fleet]
 )
-def test_the_page_is_whole_and_loads_nothing(sample: Any) -> None:
+def test_page_is_complete_and_loads_nothing(sample: Any) -> None:
     text = make(sample(), TEMPLATES)
     assert text.startswith("<!doctype html>") and text.rstrip().endswith("</html>")
     reader = Reader(text)
     assert not ELEMENTS & set(reader.tags)
     assert not {name for name in reader.attributes if name.startswith("on")}
-    # Links stay on the page.
+    # Links only lead to the same page.
     assert {link.removeprefix("#") for link in reader.links} <= reader.ids
     assert not re.search(r"url\(|@import", text.partition("<style>")[2].partition("</style>")[0])
     assert make(json.dumps(sample()), TEMPLATES) == text
 
 
 @pytest.mark.parametrize("sample", [report_samples.ill, report_samples.measured])
-def test_the_guide_describes_every_section(sample: Any) -> None:
+def test_guide_describes_every_section(sample: Any) -> None:
     guide = (Path(TEMPLATES).parents[2] / "docs" / "reading-the-report.md").read_text()
     assert not [title for _key, title, _problems in page(sample()).contents if f"**{title}**" not in guide]
 
 
-def test_everything_hostile_is_escaped() -> None:
+def test_hostile_names_are_escaped() -> None:
     text = make(report_samples.hostile(), TEMPLATES)
     assert "<script" not in text and "<img" not in text
     assert "{{ 7 * 7 }}" in Reader(text).words
@@ -88,17 +88,17 @@ def test_everything_hostile_is_escaped() -> None:
 
 @given(st.text())
 @settings(max_examples=60)
-def test_any_name_is_a_text(name: str) -> None:
+def test_any_name_is_rendered_as_text(name: str) -> None:
     plain, named = Reader(make(with_name(report_samples.ill(), "n"), TEMPLATES)), with_name(report_samples.ill(), name)
     reader = Reader(make(named, TEMPLATES))
-    # A command with a name that ends a clause is no command to be copied, but text.
+    # A command with a name that ends a clause is shown as text and not as a command.
     assert sorted(reader.tags) == sorted(plain.tags) or re.search(r"[\s,;().]|^$", name) or len(named["hosts"]) != 4
     assert reader.attributes == plain.attributes
 
 
 @given(st.dictionaries(st.sampled_from(sorted(report_samples.ill())), ANYTHING), st.dictionaries(st.text(), ANYTHING))
 @settings(max_examples=100)
-def test_any_shape_gives_a_page_or_one_error(changes: dict[str, Any], more: dict[str, Any]) -> None:
+def test_any_report_gives_a_page_or_one_error(changes: dict[str, Any], more: dict[str, Any]) -> None:
     report = {**report_samples.ill(), **more, **changes}
     try:
         text = make(report, TEMPLATES)
@@ -110,7 +110,7 @@ def test_any_shape_gives_a_page_or_one_error(changes: dict[str, Any], more: dict
 
 @given(st.sampled_from(sorted(report_samples.ill()["hosts"]["gpu1"])), ANYTHING, ANYTHING)
 @settings(max_examples=100)
-def test_any_entry_of_a_host_gives_a_page(key: str, value: Any, device: Any) -> None:
+def test_any_value_of_a_host_gives_a_page(key: str, value: Any, device: Any) -> None:
     report = report_samples.ill()
     report["hosts"]["gpu1"]["devices"] = [device, {"uuid": device, "mig": [device], "health": device}]
     report["hosts"]["gpu1"][key] = value
@@ -128,12 +128,12 @@ def test_any_entry_of_a_host_gives_a_page(key: str, value: Any, device: Any) -> 
         ({"hosts": {"a": 1}, "totals": {}, "problems": []}, "the entry of host a is a number"),
     ],
 )
-def test_what_is_no_report_is_one_clear_error(value: Any, words: str) -> None:
+def test_invalid_report_is_one_clear_error(value: Any, words: str) -> None:
     with pytest.raises(AnsibleFilterError, match=f"Error while reading the report: {words}.*Use the JSON file"):
         make(value, TEMPLATES)
 
 
-def test_a_report_of_before_there_were_pages_has_a_page() -> None:
+def test_old_report_without_actions_has_a_page() -> None:
     old = report_samples.well()
     for key in ("actions", "phases", "observed"):
         del old[key]
@@ -146,13 +146,13 @@ def test_a_report_of_before_there_were_pages_has_a_page() -> None:
     assert "no pod was given this GPU" in make(old, TEMPLATES)
 
 
-def test_a_path_that_fails_is_drawn_at_the_node_that_reaches_nobody() -> None:
+def test_failed_connections_are_drawn_at_the_broken_node() -> None:
     shown = {node.name: node.link for node in page(report_samples.ill()).drawing.nodes}
     assert shown == {"cp1": "ok", "gpu1": "ok", "gpu2": "unknown", "gpu3": "broken"}
 
 
-def test_a_fleet_is_a_small_page() -> None:
-    """A page of 40 nodes with 8 GPUs each can be mailed; one of any number of broken GPUs is still one to read."""
+def test_page_of_a_fleet_is_small() -> None:
+    """The page of 40 nodes with 8 GPUs each must be small enough for mail, and readable if all of them are broken."""
     for problems in (False, True):
         assert len(make(report_samples.fleet(problems=problems), TEMPLATES).encode()) < 100_000
     assert len(make(report_samples.fleet(1, 1, problems=False), TEMPLATES).encode()) < 40_000
@@ -164,7 +164,7 @@ def test_a_fleet_is_a_small_page() -> None:
     assert len(make(broken, TEMPLATES).encode()) < 400_000
 
 
-def test_nodes_with_a_problem_come_first_and_healthy_ones_of_a_fleet_are_folded() -> None:
+def test_nodes_with_problems_come_first_and_healthy_pools_are_folded() -> None:
     shown = page(report_samples.ill()).drawing
     assert [(node.name, node.word) for node in shown.nodes] == [
         ("gpu1", "2 problems"),
@@ -191,7 +191,7 @@ def test_nodes_with_a_problem_come_first_and_healthy_ones_of_a_fleet_are_folded(
     ]
 
 
-def test_gpus_without_a_pool_are_folded_by_their_model() -> None:
+def test_nodes_without_a_pool_are_folded_by_gpu_model() -> None:
     report = report_samples.fleet(12, 1, problems=False)
     for entry in report["hosts"].values():
         entry.pop("pool", None)
@@ -205,7 +205,7 @@ def tables(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
+def test_only_problems_are_unfolded() -> None:
     found = tables(report_samples.ill())
     assert [row[0].text for row in found["health"].rows] == ["gpu1 GPU 3"]
     assert found["health"].fold.label == "9 healthy GPUs"
@@ -220,7 +220,7 @@ def test_what_is_wrong_stands_open_and_the_rest_is_folded() -> None:
     assert {cell.text for row in well["versions"].fold.rows for cell in row[-1:]} == {"cp1, gpu1, gpu2"}
 
 
-def test_readings_are_for_each_gpu_and_for_each_node_of_a_fleet() -> None:
+def test_readings_are_shown_by_gpu_or_by_node_of_a_fleet() -> None:
     row = tables(report_samples.well())["health"].fold.rows[0]
     assert [cell.text for cell in row] == ["gpu1 GPU 0", "healthy", "34 °C", "0 of 15 GiB", "12 of 70 W", "0", ""]
     assert row[-1].codes == ("00000000:07:00.0", "GPU-6f2b1c0e-0d0f-4d2c-9f39-0c2f0a8e7a00")
@@ -236,7 +236,7 @@ def test_memory_errors_of_a_healthy_gpu_are_marked() -> None:
     assert (cell.text, cell.state) == ("3", "warn")
 
 
-def test_the_last_runs_are_listed_when_there_were_several() -> None:
+def test_history_is_shown_after_several_runs() -> None:
     assert [(run.problems, run.state) for run in page(report_samples.ill()).history] == [
         ("4 errors, 2 warnings", "bad"),
         ("1 warning", "warn"),
@@ -245,7 +245,7 @@ def test_the_last_runs_are_listed_when_there_were_several() -> None:
     assert page(report_samples.fleet(problems=False)).history == ()
 
 
-def test_contents_lead_to_the_problems() -> None:
+def test_table_of_contents_counts_problems() -> None:
     assert page(report_samples.well()).contents == ()
     assert page(report_samples.fleet()).contents[:3] == (
         ("actions", "What to do", 4),
@@ -255,7 +255,7 @@ def test_contents_lead_to_the_problems() -> None:
     assert page(report_samples.fleet()).contents[-1] == ("passed", "Passed", 0)
 
 
-def test_links_are_arcs_that_stay_inside_of_the_drawing() -> None:
+def test_links_are_drawn_as_arcs_inside_the_drawing() -> None:
     topology = report_samples.matrix(8, "NV12")
     topology["matrix"]["GPU0"]["GPU1"] = "SYS"
     found = links(topology)
@@ -265,7 +265,7 @@ def test_links_are_arcs_that_stay_inside_of_the_drawing() -> None:
         assert 0 <= arc.start < arc.end <= found.width and arc.height < arc.base < found.height
 
 
-def test_pairs_that_are_all_alike_are_told_and_not_drawn() -> None:
+def test_equal_links_are_described_instead_of_drawn() -> None:
     found = links(report_samples.matrix(8, "NV12"))
     assert found is not None and found.arcs == ()
     assert found.words == "Each pair of GPUs is connected by 12 NVLinks."
@@ -275,12 +275,12 @@ def test_pairs_that_are_all_alike_are_told_and_not_drawn() -> None:
     ("kind", "words"),
     [("NV1", "1 NVLink."), ("PHB", "the PCIe host bridge of a CPU."), ("odd", "odd.")],
 )
-def test_links_are_told_in_words(kind: str, words: str) -> None:
+def test_links_are_described_in_words(kind: str, words: str) -> None:
     found = links(report_samples.matrix(2, kind))
     assert found is not None and found.words == f"Each pair of GPUs is connected by {words}"
 
 
-def test_pairs_that_differ_are_listed() -> None:
+def test_different_links_are_listed() -> None:
     topology = report_samples.matrix(3, "SYS")
     topology["matrix"]["GPU0"]["GPU1"] = "NV4"
     found = links(topology)
@@ -289,7 +289,7 @@ def test_pairs_that_differ_are_listed() -> None:
 
 
 @given(ANYTHING, ANYTHING)
-def test_any_topology_is_drawn_or_left_out(gpus: Any, matrix: Any) -> None:
+def test_any_topology_is_drawn_or_ignored(gpus: Any, matrix: Any) -> None:
     found = links({"gpus": gpus, "matrix": matrix})
     assert found is None or len(found.points) >= 2
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run read of the hosts, added to the report, and what follows from it."""
+"""State of the hosts that a run adds to the report, and the actions that follow from it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def certificate(name: str, days: int | None, **more: Any) -> dict[str, Any]:
     return {"name": name, "expires": "2027-01-01T00:00:00Z", "days_left": days, "missing": days is None, **more}
 
 
-def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
+def test_healthy_host_adds_its_state_and_no_actions() -> None:
     report = state(proof(), {"gpu1": seen()}, SETTINGS)
     entry = report["hosts"]["gpu1"]
     assert report["actions"] == [] and entry["reachable"] is True
@@ -98,7 +98,7 @@ def test_a_host_that_is_well_adds_its_state_and_nothing_to_do() -> None:
 
 
 @pytest.mark.parametrize("health", [{}, {"healthy": False, "problems": ["GPU is lost"]}], ids=["healthy", "unhealthy"])
-def test_a_mig_device_has_the_health_of_its_gpu(health: dict[str, Any]) -> None:
+def test_mig_device_has_the_health_of_its_gpu(health: dict[str, Any]) -> None:
     report, said = proof(), seen()
     report["hosts"]["gpu1"]["devices"] = [{"uuid": "MIG-1", "state": "proven"}, {"uuid": "MIG-2", "state": "proven"}]
     said["reading"]["nvidia_smi"]["gpus"][0] |= {"mig": {"devices": [{"uuid": "MIG-1"}]}, **health}
@@ -110,15 +110,15 @@ def test_a_mig_device_has_the_health_of_its_gpu(health: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("versions", "wanted"), [(["570.1.02", "580.178.04"], "580.178.04"), (["570.1.02"], "a version in the table")]
 )
-def test_auto_means_a_version_of_the_table_that_is_there(versions: list[str], wanted: str) -> None:
+def test_automatic_version_accepts_an_installed_version_in_the_table(versions: list[str], wanted: str) -> None:
     pins = {**PINS, "packages": {}, "driver": "auto", "pool": "", "versions": versions}
     row = state(proof(), {"gpu1": seen(pins=pins)}, SETTINGS)["hosts"]["gpu1"]["versions"][0]
     assert (row["component"], row["wanted"]) == ("NVIDIA driver", wanted)
     assert row["drift"] == (wanted == "a version in the table")
 
 
-def test_what_the_proof_says_stays_as_it_was() -> None:
-    """Programs read the report: keys are added, none is changed."""
+def test_results_of_the_verification_are_not_changed() -> None:
+    """Programs read the report, so keys may be added, but not changed."""
     before, after = proof(), state(proof(), {"gpu1": seen()}, SETTINGS)
     for key in ("totals", "problems"):
         assert after[key] == before[key]
@@ -126,7 +126,7 @@ def test_what_the_proof_says_stays_as_it_was() -> None:
     assert {key: after["hosts"]["gpu1"]["devices"][0][key] for key in device} == device
 
 
-def test_a_host_that_was_not_reached_keeps_what_is_known_under_its_node_name() -> None:
+def test_unreachable_host_keeps_its_state_under_its_node_name() -> None:
     earlier = state(proof(), {"host-a": seen()}, SETTINGS)
     report = state(earlier, {"host-a": {"failure": "no route to host"}}, SETTINGS)
     assert list(report["hosts"]) == ["gpu1"]
@@ -136,7 +136,7 @@ def test_a_host_that_was_not_reached_keeps_what_is_known_under_its_node_name() -
     assert "ansible host-a -m ping" in report["actions"][0]["do"]
 
 
-def test_first_things_come_first() -> None:
+def test_actions_are_sorted_by_severity() -> None:
     ill = seen(installed(kubelet="1.35.8-1.1"))
     ill["reading"]["nvidia_smi"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
     certificates = [certificate("apiserver", 12), certificate("admin.conf", -3), certificate("etcd", 90)]
@@ -166,13 +166,13 @@ def test_first_things_come_first() -> None:
         ({"newest_has_driver": False, "newest": "6.1"}, ""),
     ],
 )
-def test_a_kernel_that_boots_next_without_a_driver(kernel: dict[str, Any], advice: str) -> None:
+def test_next_kernel_without_a_driver_is_an_action(kernel: dict[str, Any], advice: str) -> None:
     found = state(proof(), {"gpu1": seen(installed({"newest": "6.2", **kernel}))}, SETTINGS)
     told = [action["do"] for action in found["actions"] if "kernel of the next boot" in action["what"]]
     assert len(told) == bool(advice) and all(advice in each for each in told)
 
 
-def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_node() -> None:
+def test_gpus_with_xids_and_isolated_nodes_are_actions() -> None:
     ill = seen()
     ill["reading"]["nvidia_smi"]["gpus"][0] |= {
         "healthy": False,
@@ -196,7 +196,7 @@ def test_a_gpu_that_threw_an_xid_is_told_with_what_to_do_and_so_is_an_isolated_n
     assert entry["devices"][0]["advice"] == ["Reboot the host."]
 
 
-def test_a_kernel_log_that_was_not_read_is_told() -> None:
+def test_unreadable_kernel_log_is_an_action() -> None:
     blind = seen()
     blind["reading"]["nvidia_smi"] |= {"xids": None, "xids_failure": "dmesg: Operation not permitted"}
     found = state(proof(), {"gpu1": blind}, SETTINGS)
@@ -204,21 +204,21 @@ def test_a_kernel_log_that_was_not_read_is_told() -> None:
     assert found["hosts"]["gpu1"]["xids"] == []
 
 
-def test_trouble_with_the_api_is_told_once_however_often_it_is_looked_at() -> None:
+def test_api_failure_is_reported_once_in_repeated_runs() -> None:
     first = state(proof(), {}, SETTINGS | {"api_failure": "refused"})
     again = state(first, {}, SETTINGS | {"api_failure": "timed out"})
     assert whats(again) == ["the API could not be read: timed out"]
     assert whats(state(again, {}, SETTINGS)) == []
 
 
-def test_many_gpus_with_one_cause_are_one_thing_to_do() -> None:
+def test_gpus_with_the_same_problem_share_one_action() -> None:
     report = proof()
     report["problems"] = [{"host": "gpu1", "gpu": f"GPU-{n}", "cause": "no pod was given this GPU"} for n in range(8)]
     found = state(report, {"gpu1": seen()}, SETTINGS)
     assert len(found["actions"]) == 1 and "GPU-7" in found["actions"][0]["gpu"]
 
 
-def test_gpus_that_were_there_before_are_one_warning() -> None:
+def test_missing_gpus_of_a_host_are_one_warning() -> None:
     report = proof()
     told = {"kind": "gpu_fewer", "host": "gpu1", "cause": "2 GPUs fewer", "do": "Check it.", "where": "", "why": ""}
     report["warnings"] = [{**told, "gpu": f"GPU-{n}"} for n in range(2)]
@@ -227,7 +227,7 @@ def test_gpus_that_were_there_before_are_one_warning() -> None:
     assert (action["gpu"], action["what"], action["do"]) == ("GPU-0, GPU-1", "2 GPUs fewer", "Check it.")
 
 
-def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -> None:
+def test_new_gpu_is_unverified_and_missing_gpu_is_unhealthy() -> None:
     host = seen()
     host["reading"]["nvidia_smi"]["gpus"] = [
         {"uuid": "GPU-new", "index": 0, "name": "Tesla T4", "healthy": True, "problems": []}
@@ -238,13 +238,13 @@ def test_a_gpu_that_nobody_proved_is_there_and_one_that_is_gone_is_unhealthy() -
     assert whats(found) == [f"GPU {UUID} is unhealthy: nvidia-smi does not list it", "no verification covers GPU 0"]
 
 
-def test_a_driver_that_lists_nothing_makes_its_gpus_unhealthy() -> None:
+def test_gpus_are_unhealthy_if_the_driver_lists_none() -> None:
     host = seen()
     host["reading"]["nvidia_smi"] |= {"state": "driver_not_loaded", "gpus": []}
     assert state(proof(), {"gpu1": host}, SETTINGS)["hosts"]["gpu1"]["devices"][0]["healthy"] is False
 
 
-def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
+def test_expiring_apt_keys_are_listed_with_certificates() -> None:
     keys = [
         {"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "days_left": 20},
         {"name": "gpulab-containerd", "expires": "2026-11-20T00:00:00Z", "days_left": -2},
@@ -260,7 +260,7 @@ def test_keys_of_apt_sources_that_end_are_told_next_to_certificates() -> None:
     assert len(found["hosts"]["gpu1"]["certificates"]) == 3
 
 
-def test_a_key_that_several_hosts_have_is_one_line() -> None:
+def test_expiring_key_of_several_hosts_is_one_action() -> None:
     ending = {"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "apt_key": True}
     hosts = {
         f"gpu{number}": {"certificates": [{**ending, "days_left": days}]}
@@ -273,7 +273,7 @@ def test_a_key_that_several_hosts_have_is_one_line() -> None:
     ]
 
 
-def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> None:
+def test_files_moved_aside_are_the_last_action_with_their_removal() -> None:
     stamps = ["20261120T210001.000000Z", "20261121T000000.000000Z; reboot", "../../home", "", 7]
     keys = [{"name": "gpulab-kubernetes", "expires": "2026-12-29T20:32:12Z", "days_left": 20}]
     found = state(proof(), {"gpu1": seen({"moved_aside": stamps, "apt_keys": keys})}, SETTINGS)
@@ -286,7 +286,7 @@ def test_files_of_an_earlier_attempt_are_told_last_and_how_to_remove_them() -> N
     assert last["do"] == f"If no one needs them, remove them on gpu1: sudo rm -r {place}"
 
 
-def test_a_deferred_change_is_reported_with_what_blocks_it_and_since_when() -> None:
+def test_deferred_change_is_reported_with_its_users_and_start_time() -> None:
     entry = {
         "since": "2026-11-27T10:00:00Z",
         "change": "a restart",
@@ -320,9 +320,7 @@ def test_a_deferred_change_is_reported_with_what_blocks_it_and_since_when() -> N
         ({"new": 3}, "certificate new expires in 3 days", "{etcd,kube-apiserver,kube-controller-manager,kube-sched"),
     ],
 )
-def test_certificates_are_renewed_together_and_what_reads_them_is_restarted(
-    days: dict[str, int], what: str, do: str
-) -> None:
+def test_renewal_of_certificates_names_the_programs_to_restart(days: dict[str, int], what: str, do: str) -> None:
     found = [certificate(name, each) for name, each in days.items()]
     report = state(proof(), {"cp1": seen({"certificates": {"certificates": found}}, node="cp1")}, SETTINGS)
     (action,) = (each for each in report["actions"] if each["host"] == "cp1" and "certificate" in each["problem"])
@@ -330,7 +328,7 @@ def test_certificates_are_renewed_together_and_what_reads_them_is_restarted(
     assert ("restart" in action["do"]) is ("admin.conf" not in days)
 
 
-def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() -> None:
+def test_missing_certificates_are_accepted_and_unreadable_ones_reported() -> None:
     host = seen(
         {"certificates": {"certificates": [certificate("super-admin.conf", None)], "certificate_authorities": []}}
     )
@@ -339,7 +337,7 @@ def test_certificates_that_are_missing_are_no_fault_and_those_unread_are_told() 
     assert whats(found) == ["the certificates could not be read: kubeadm is not there"]
 
 
-def test_where_the_time_went_in_the_order_of_the_run() -> None:
+def test_phases_are_in_the_order_of_the_run() -> None:
     phases = {"second": 110.0, "first": 100.0}
     assert state(proof(), {}, SETTINGS | {"phases": phases})["phases"] == [
         {"name": "first", "seconds": 10.0},
@@ -371,12 +369,12 @@ def test_phases_are_never_negative_and_add_up(starts: dict[str, float], length: 
         ("1.36.4-1.1", "1.36.4-1.10", False),
     ],
 )
-def test_a_version_fits_with_or_without_what_packaging_adds(wanted: str, found: str, fits: bool) -> None:
+def test_version_matches_with_or_without_packaging_suffix(wanted: str, found: str, fits: bool) -> None:
     assert version_fits(wanted, found) is fits
 
 
 @given(st.from_regex(r"[0-9]{1,3}(\.[0-9]{1,3}){1,3}", fullmatch=True))
-def test_a_version_fits_itself_and_its_packages(version: str) -> None:
+def test_version_matches_itself_and_its_packages(version: str) -> None:
     assert version_fits(version, version)
     assert version_fits(version, f"2:{version}-1ubuntu1")
     assert not version_fits(version, f"{version}0")
@@ -385,7 +383,7 @@ def test_a_version_fits_itself_and_its_packages(version: str) -> None:
 HISTORY = {"time": "2026-11-21T04:00:00Z", "gpus": 1, "proven": 0, "in_use": 0, "errors": 1, "warnings": 0}
 
 
-def test_a_report_knows_its_cluster_and_who_wrote_it() -> None:
+def test_report_names_its_cluster_and_origin() -> None:
     run = {"inventory_sources": ["/srv/research.ini"], "controller": "admin@ws", "options": "-i research.ini -K"}
     found = state(proof(), {}, SETTINGS | run)
     assert found["cluster"]["name"] == "research"
@@ -396,7 +394,7 @@ def test_a_report_knows_its_cluster_and_who_wrote_it() -> None:
         "inventory": "research.ini",
         "options": "-i research.ini -K",
     }
-    # The API does not know the name: a report without an inventory keeps the earlier one.
+    # The API doesn't have the name, so a report without an inventory keeps the previous name.
     assert state(found, {}, SETTINGS)["cluster"]["name"] == "research"
 
 
@@ -412,15 +410,15 @@ def test_a_report_knows_its_cluster_and_who_wrote_it() -> None:
         ("", [], ""),
     ],
 )
-def test_a_cluster_has_the_name_of_its_inventory(given: str, sources: list[str], name: str) -> None:
+def test_cluster_is_named_after_its_inventory(given: str, sources: list[str], name: str) -> None:
     assert cluster_name(given, sources) == name
 
 
-def test_runs_are_remembered_the_last_first() -> None:
+def test_history_lists_the_last_ten_runs_newest_first() -> None:
     host = seen()
     host["reading"]["nvidia_smi"]["gpus"][0] |= {"healthy": False, "problems": ["GPU is lost"]}
     first = state(proof(), {"gpu1": host}, SETTINGS)
-    # As the title of that run: what is unhealthy now does not count as verified.
+    # As in the title of that run, unhealthy GPUs don't count as verified.
     latest = {"time": "2026-11-22T02:00:00Z", "gpus": 1, "proven": 0, "in_use": 0, "errors": 1, "warnings": 0}
     assert first["history"] == [latest]
     report = first
@@ -435,23 +433,23 @@ def test_runs_are_remembered_the_last_first() -> None:
     [
         ({"cluster": {"endpoint": "https://a:6443"}, "history": [HISTORY]}, 2),
         ({"cluster": {"endpoint": "https://b:6443"}, "history": [HISTORY]}, 1),
-        # A run in which the API did not answer.
+        # The API didn't answer during that run.
         ({"history": [HISTORY, "x"]}, 2),
         ({"history": "x"}, 1),
         ([], 1),
     ],
 )
-def test_runs_of_another_cluster_are_not_this_ones(earlier: Any, runs: int) -> None:
+def test_runs_of_another_cluster_are_not_in_the_history(earlier: Any, runs: int) -> None:
     report = {**proof(), "cluster": {"endpoint": "https://a:6443"}}
     assert len(state(report, {}, SETTINGS | {"earlier": json.dumps(earlier)})["history"]) == runs
 
 
 @given(st.text() | st.none() | st.recursive(st.integers(), st.lists).map(json.dumps))
-def test_whatever_is_no_report_counts_as_none(earlier: Any) -> None:
+def test_invalid_earlier_report_is_ignored(earlier: Any) -> None:
     assert len(state(proof(), {}, SETTINGS | {"earlier": earlier})["history"]) == 1
 
 
-def test_readings_are_kept_and_what_no_driver_knows_stays_null() -> None:
+def test_readings_are_kept_and_unknown_ones_are_null() -> None:
     host = seen()
     host["reading"]["nvidia_smi"]["gpus"][0] |= {
         "memory_used_mib": 12,
@@ -463,7 +461,7 @@ def test_readings_are_kept_and_what_no_driver_knows_stays_null() -> None:
     assert device["power_limit_w"] is None
 
 
-def test_what_is_no_report_is_one_clear_error() -> None:
+def test_invalid_input_is_one_clear_error() -> None:
     wrong: list[tuple[Any, Any, Any]] = [("x", {}, {}), (proof(), [], {}), (proof(), {}, "x")]
     for arguments in wrong:
         with pytest.raises(AnsibleFilterError, match="Error while"):

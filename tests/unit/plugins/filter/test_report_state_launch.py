@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""W&B Launch in the report: how it stands, and what to do."""
+"""State of W&B Launch in the report, and the actions that follow from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def report(**launch: Any) -> dict[str, Any]:
     return found
 
 
-def test_it_says_how_many_wait_run_and_are_alive() -> None:
+def test_pending_and_running_jobs_and_live_agents_are_counted() -> None:
     found = report(jobs=[JOB, {**JOB, "phase": "Pending", "gpus": 1}, {**JOB, "phase": "Succeeded"}])
     assert found["launch"]["words"] == [
         "queue gpu: 2 pending, 1 claimed",
@@ -88,14 +88,16 @@ def test_it_says_how_many_wait_run_and_are_alive() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_an_action(launch: dict[str, Any], severity: str, problem: str, what: str, do: str) -> None:
+def test_each_problem_of_launch_is_an_action(
+    launch: dict[str, Any], severity: str, problem: str, what: str, do: str
+) -> None:
     (action,) = report(**launch)["actions"]
     assert (action["severity"], action["problem"], action["kind"]) == (severity, problem, "launch")
     assert what in action["what"]
     assert do in action["do"]
 
 
-def test_agents_and_jobs_of_hosts_with_docker_count_and_one_that_was_not_read_is_not_alive() -> None:
+def test_agents_and_jobs_of_docker_hosts_are_counted() -> None:
     box = {"item": {"host": "box"}, "agents": [{**AGENT, "namespace": "box"}], "jobs": [{**JOB, "namespace": "box"}]}
     gone = {"item": {"host": "gone"}, "unreachable": True, "msg": "no route to host"}
     found = report(hosts=[box, gone, {"item": {"host": "none"}, "agents": [], "jobs": []}])
@@ -104,5 +106,5 @@ def test_agents_and_jobs_of_hosts_with_docker_count_and_one_that_was_not_read_is
     assert "the launch agent gone is not alive: its host could not be read: no route to host" in action["what"]
 
 
-def test_a_report_without_it_has_nothing_of_it() -> None:
+def test_report_without_launch_has_no_launch_section() -> None:
     assert state(REPORT, {}, {})["launch"] == {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is kept in the cluster: equal for runs that find the same, small, and without readings."""
+"""Summary for the cluster, which is small, has no readings, and is the same for runs with equal results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 summary = FilterModule().filters()["report_summary"]
-# The API's, for a ConfigMap.
+# Size limit of a ConfigMap in the API.
 LIMIT = 1024 * 1024
 
 
-def test_it_has_verdict_totals_and_problems() -> None:
+def test_summary_has_verdict_totals_and_problems() -> None:
     found = summary(report_samples.ill())
     assert found["verdict"] == "error"
     assert found["totals"] == {"gpus": 12, "proven": 6, "in_use": 2, "errors": 4, "warnings": 2}
@@ -27,7 +27,7 @@ def test_it_has_verdict_totals_and_problems() -> None:
     assert summary(report_samples.well())["verdict"] == "ok"
 
 
-def test_two_runs_that_find_the_same_have_the_same_summary() -> None:
+def test_runs_with_equal_results_have_equal_summaries() -> None:
     first, second = report_samples.ill(), report_samples.ill()
     second |= {"observed": "2027-01-01T00:00:00Z", "generated": "2027-01-01T00:00:00Z", "history": [], "kept": True}
     second["hosts"]["gpu1"]["devices"][0] |= {"temperature_c": 80, "memory_used_mib": 9000, "power_draw_w": 390.0}
@@ -37,7 +37,7 @@ def test_two_runs_that_find_the_same_have_the_same_summary() -> None:
 
 
 @given(st.text(max_size=3), st.integers(0, 3000))
-def test_it_fits_into_a_config_map_however_much_is_wrong(word: str, amount: int) -> None:
+def test_summary_with_many_problems_fits_into_a_config_map(word: str, amount: int) -> None:
     report: dict[str, Any] = report_samples.well()
     action = {"severity": "error", "what": (word or "x") * 5000, "do": "x" * 5000, "host": "gpu1"}
     report["actions"] = [action] * amount

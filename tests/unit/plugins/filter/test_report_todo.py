@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Advice as the page shows it: commands stand alone, and equal problems of several hosts are one."""
+"""Advice on the page: commands are separated from the text, and equal problems of several hosts are merged."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
             "Look at its pods (`kubectl --namespace kube-system get pods`). Wait.",
             ["Look at its pods (`kubectl --namespace kube-system get pods`). Wait."],
         ),
-        # A command's own dots and commas.
+        # Dots and commas that belong to a command.
         (
             "Delete it: `kubectl delete pod a.b -o custom-columns=A:.a,B:.b`.",
             ["Delete it:", "$ kubectl delete pod a.b -o custom-columns=A:.a,B:.b"],
@@ -53,7 +53,7 @@ VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
         ("", []),
     ],
 )
-def test_commands_stand_alone(do: str, expected: list[str]) -> None:
+def test_commands_are_separated_from_text(do: str, expected: list[str]) -> None:
     forms = {"text": "{}", "code": "`{}`", "command": "$ {}"}
     shown = [
         "".join(forms[piece.kind].format(piece.text) for piece in pieces).strip()
@@ -63,13 +63,13 @@ def test_commands_stand_alone(do: str, expected: list[str]) -> None:
 
 
 @given(st.text(st.sampled_from("ab: .,;()k`")) | st.sampled_from([*REMEDIES.values(), *FAULTS.values()]))
-def test_no_word_of_an_advice_is_lost(do: str) -> None:
+def test_all_words_of_advice_are_kept(do: str) -> None:
     letters = "".join(piece.text for pieces in remedy(*split_commands(do)) for piece in pieces)
     assert [c for c in letters.lower() if c.isalnum()] == [c for c in do.lower() if c.isalnum()]
 
 
 @pytest.mark.parametrize("commands", [["a -b", "a -b"], ["a", "a -b"], ["a -b"], []])
-def test_an_advice_about_versions_and_its_commands_stay_as_they_are_stored(commands: list[str]) -> None:
+def test_advice_about_versions_and_its_commands_are_not_changed(commands: list[str]) -> None:
     row = {"component": "x", "wanted": "1", "found": "2", "drift": True, "advice": "Run: a -b. Or: a -b."}
     report = {"problems": [], "hosts": {"gpu1": {"versions": [{**row, "commands": commands}]}}}
     (found,) = actions(report, 30)
@@ -88,12 +88,12 @@ def action(host: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_equal_problems_of_several_hosts_are_one_at_the_place_of_the_first() -> None:
+def test_equal_problems_of_several_hosts_are_merged_at_the_first() -> None:
     first, second = todo([action("gpu1"), action("gpu9", what="other"), action("gpu2"), action("")])
     assert (first.where, first.names, second.where) == ("gpu1, gpu2", "", "gpu9")
     (many,) = todo([action(f"gpu{place}") for place in range(5)])
     assert (many.where, many.names) == ("5 hosts", "gpu0, gpu1, gpu2, gpu3, gpu4")
 
 
-def test_what_differs_in_its_remedy_stays_apart() -> None:
+def test_problems_with_different_remedies_are_not_merged() -> None:
     assert len(todo([action("gpu1", do="--limit gpu1"), action("gpu2", do="--limit gpu2")])) == 2

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubeconfigs are built from known fields. Fields that can run, read or redirect are refused by name."""
+"""Kubeconfigs are built from known fields; fields that run programs, read files or redirect requests are refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def text(cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = No
     )
 
 
-def test_only_known_fields_of_the_context_are_left() -> None:
+def test_only_known_fields_of_the_context_are_kept() -> None:
     unknown = {"certificate-authority-data": PEM, "extensions": [{"name": "x"}], "disable-compression": True}
     found = safe_kubeconfig(text(unknown, {**CERTIFICATE, "as": "root", "password": "p"}), "minikube")
     assert (found["host"], found["port"]) == ("2001:db8::1", 8443)
@@ -53,7 +53,7 @@ def test_only_known_fields_of_the_context_are_left() -> None:
     assert whole["current-context"] == whole["contexts"][0]["name"] == "kubernetes-admin@kubernetes"
 
 
-def test_through_a_tunnel_the_certificate_is_that_of_the_real_server() -> None:
+def test_certificate_of_the_real_server_is_verified_through_a_tunnel() -> None:
     whole = yaml.safe_load(safe_kubeconfig(text(), "minikube", tunnel_port=40000)["content"])
     cluster = whole["clusters"][0]["cluster"]
     original = [{"name": "gpulab.io/server", "extension": {"server": "https://[2001:db8::1]:8443"}}]
@@ -65,7 +65,7 @@ def test_through_a_tunnel_the_certificate_is_that_of_the_real_server() -> None:
 
 
 @pytest.mark.parametrize("port", [40000, 40001])
-def test_the_real_server_is_known_through_every_tunnel(port: int, tmp_path: Path) -> None:
+def test_real_server_is_known_through_every_tunnel(port: int, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(safe_kubeconfig(text(user={"token": "t"}), "minikube", tunnel_port=port)["content"])
     api = Api(str(kubeconfig))
@@ -73,7 +73,7 @@ def test_the_real_server_is_known_through_every_tunnel(port: int, tmp_path: Path
 
 
 @pytest.mark.parametrize("extension", ["x", {"server": 1}, {"server": "https://a b"}, {"server": "javascript:x"}])
-def test_an_extension_that_names_no_server_is_ignored(extension: Any, tmp_path: Path) -> None:
+def test_invalid_server_extension_is_ignored(extension: Any, tmp_path: Path) -> None:
     claimed = {"server": "https://192.0.2.1:6443", "extensions": [{"name": "gpulab.io/server", "extension": extension}]}
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(text(claimed, {"token": "t"}).replace("current-context: other", "current-context: minikube"))
@@ -92,7 +92,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("cluster", "user", "name"), REFUSED)
-def test_fields_that_run_read_or_redirect_are_refused(
+def test_fields_that_run_programs_read_files_or_redirect_are_refused(
     cluster: dict[str, Any], user: dict[str, Any], name: str, tmp_path: Path
 ) -> None:
     refused = text(cluster, {**CERTIFICATE, **user})
@@ -108,7 +108,7 @@ def test_fields_that_run_read_or_redirect_are_refused(
     ("addresses", "fits"),
     [([], True), (["cp1", "2001:DB8:0::1"], True), (["[2001:db8::1]"], True), (["cp1", ""], False)],
 )
-def test_the_server_is_an_address_of_the_inventory(addresses: list[str], fits: bool) -> None:
+def test_server_must_be_an_address_of_the_inventory(addresses: list[str], fits: bool) -> None:
     found = safe_kubeconfig(text(), "minikube", addresses)
     assert bool(found["content"]) is fits
     assert found["problem"].endswith("" if fits else "set cluster_api_endpoint to [2001:db8::1]:8443")
@@ -135,7 +135,7 @@ def test_the_server_is_an_address_of_the_inventory(addresses: list[str], fits: b
         ("#" * 2**21, "minikube", "it is larger than 1048576 bytes"),
     ],
 )
-def test_an_unusable_kubeconfig_is_an_error_without_its_keys(content: str, context: str, words: str) -> None:
+def test_error_about_an_unusable_kubeconfig_shows_no_keys(content: str, context: str, words: str) -> None:
     found = safe_kubeconfig(content, context)
     assert re.search(words, found["problem"]) and found["content"] == ""
     assert "secret" not in found["problem"]

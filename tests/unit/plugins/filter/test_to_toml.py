@@ -23,28 +23,28 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=5))
-def test_reads_back_as_it_was_written(values: dict[str, Any]) -> None:
+def test_written_toml_reads_back_unchanged(values: dict[str, Any]) -> None:
     assert tomllib.loads(to_toml(values)) == values
 
 
-def test_tables_of_containerd() -> None:
+def test_nested_tables_have_quoted_names() -> None:
     values = {"version": 4, "plugins": {"io.containerd.cri.v1.runtime": {"cni": {"bin_dirs": ["/opt/cni/bin"]}}}}
     assert to_toml(values) == (
         'version = 4\n\n[plugins."io.containerd.cri.v1.runtime".cni]\nbin_dirs = ["/opt/cni/bin"]\n'
     )
 
 
-def test_null_is_left_out() -> None:
+def test_null_values_are_omitted() -> None:
     assert to_toml({"a": None, "b": 1}) == "b = 1\n"
 
 
 @pytest.mark.parametrize("values", ["text", {"a": object()}])
-def test_what_toml_does_not_know(values: Any) -> None:
+def test_unsupported_values_are_an_error(values: Any) -> None:
     with pytest.raises(AnsibleFilterError, match="to_toml"):
         to_toml(values)
 
 
-def test_mirrors_of_one_registry_share_a_file_in_their_order() -> None:
+def test_mirrors_of_a_registry_share_a_file_and_keep_their_order() -> None:
     mirrors = [
         {"registry": "docker.io", "endpoint": "https://a", "override_path": True, "ca": None},
         {"registry": "nvcr.io", "endpoint": "https://b"},
@@ -58,7 +58,7 @@ def test_mirrors_of_one_registry_share_a_file_in_their_order() -> None:
     assert docker["host"]["https://a"] == {"capabilities": ["pull", "resolve"], "override_path": True}
 
 
-def test_the_default_for_all_registries_names_no_server() -> None:
+def test_default_for_all_registries_has_no_server() -> None:
     assert "server" not in tomllib.loads(
         containerd_hosts([{"registry": "_default", "endpoint": "http://m"}])[0]["content"]
     )
@@ -106,7 +106,7 @@ ENDPOINTS = [
         ("docker.io", "each entry must have registry, endpoint"),
     ],
 )
-def test_a_mirror_that_cannot_be_is_one_error(mirror: Any, words: str) -> None:
+def test_invalid_mirror_is_an_error_without_secrets(mirror: Any, words: str) -> None:
     with pytest.raises(AnsibleFilterError, match=words) as caught:
         containerd_hosts([MIRROR, mirror])
     assert "S3CRET" not in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_mirror_that_cannot_be_is_one_error(mirror: Any, words: str) -> None:
     "endpoint", ["http://r:5000/@", "https://[2001:db8::1]:5000/v2", "https://mirror.example.org/a-b/"]
 )
 @pytest.mark.parametrize("registry", ["_default", "docker.io", "[2001:db8::1]:5000", "registry-1.docker.io:443"])
-def test_a_mirror_that_can_be_is_written(registry: str, endpoint: str) -> None:
+def test_valid_mirror_is_written(registry: str, endpoint: str) -> None:
     (file,) = containerd_hosts([{"registry": registry, "endpoint": endpoint}], "/certs")
     assert file["path"] == f"/certs/{registry}/hosts.toml" and list(tomllib.loads(file["content"])["host"]) == [
         endpoint
@@ -124,7 +124,7 @@ def test_a_mirror_that_can_be_is_written(registry: str, endpoint: str) -> None:
 
 
 @given(st.lists(st.fixed_dictionaries({"registry": st.text() | st.none(), "endpoint": st.text() | st.integers()})))
-def test_any_mirrors_are_files_of_their_own_or_one_error(mirrors: list[dict[str, Any]]) -> None:
+def test_any_mirrors_give_separate_files_or_one_error(mirrors: list[dict[str, Any]]) -> None:
     try:
         files = containerd_hosts(mirrors, "/certs")
     except AnsibleFilterError:
@@ -163,7 +163,7 @@ HOST = {"capabilities": ["pull", "resolve"]}
                 "m:5000": {"server": "https://m:5000", "header": HEADER},
             },
         ),
-        # containerd looks into _default only where a registry has no directory of its own.
+        # containerd only reads _default if a registry has no directory of its own.
         (
             [{"registry": "_default", "endpoint": "https://m"}],
             "nvcr.io",
@@ -174,7 +174,7 @@ HOST = {"capabilities": ["pull", "resolve"]}
         ),
     ],
 )
-def test_credentials_go_to_their_host_alone(
+def test_credentials_are_only_sent_to_their_registry(
     mirrors: list[dict[str, Any]], registry: str, expected: dict[str, Any]
 ) -> None:
     credentials = [{"registry": registry, "username": "ci", "password": "S3CRET"}]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Variables and files of variables that nothing reads: which are errors, which are notes, and which are no one's."""
+"""Unused variables and variable files: errors, notes, and those that belong to others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ variable_notes = FilterModule().filters()["variable_notes"]
 
 @pytest.fixture(autouse=True)
 def _no_extra_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plugins of inventories would set them for the whole process, and so for other tests."""
+    """Otherwise inventory plugins would set them for the whole process, including other tests."""
     monkeypatch.setattr(load_extra_vars, "extra_vars", {}, raising=False)
 
 
@@ -43,7 +43,7 @@ def notes(variables: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        # Guesses that begin like ours.
+        # Wrong guesses with a prefix of this collection.
         ("nvidia_driver_branch", "This collection calls it nvidia_driver_version. Write nvidia_driver_version (auto,"),
         ("cluster_reboot", "calls it nvidia_driver_reboot"),
         ("nvidia_reboot", "calls it nvidia_driver_reboot"),
@@ -51,11 +51,11 @@ def notes(variables: dict[str, Any]) -> list[str]:
         ("cluster_name", "which is cluster_dns_domain here. Remove it"),
         ("kubeadm_token_ttl", "Each join gets a token of its own, which is valid for one hour. Remove it"),
         ("Nvidia_Driver_Branch", "calls it nvidia_driver_version"),
-        # The nearest names.
+        # The most similar names are suggested.
         ("gpu_operator_version", "Write one of gpu_operator_chart_version, gpu_operator_"),
         ("torch_ddp_image_name", "Write one of torch_ddp_image, torch_ddp_name, torch_ddp_image_script"),
         *((f"{prefix}zzz", f"names that begin with {prefix} belong to this collection") for prefix in names.PREFIXES),
-        # Misspellings, of whatever prefix.
+        # Misspellings of names with any prefix.
         ("Cluster_Kubernetes_Version", "It looks like a misspelling of cluster_kubernetes_version"),
         ("clusterKubernetesVersion", "a misspelling of cluster_kubernetes_version"),
         ("DOCKER_VERSION", "a misspelling of docker_version"),
@@ -63,7 +63,7 @@ def notes(variables: dict[str, Any]) -> list[str]:
         ("containerd_verison", "a misspelling of containerd_version"),
     ],
 )
-def test_a_name_that_must_be_meant_for_this_collection_is_an_error(name: str, words: str) -> None:
+def test_unknown_name_with_a_prefix_of_this_collection_is_an_error(name: str, words: str) -> None:
     (error,) = errors({name: "s3cret"})
     assert f"There is no variable {name}" in error and words in error and "s3cret" not in error
     assert notes({name: "s3cret"}) == []
@@ -91,7 +91,7 @@ def test_a_name_that_must_be_meant_for_this_collection_is_an_error(name: str, wo
         *((f"{prefix}zzz", "the nearest names are ") for prefix in names.SHARED_PREFIXES),
     ],
 )
-def test_a_name_that_others_use_too_is_a_note(name: str, words: str) -> None:
+def test_unknown_name_that_others_may_use_is_a_note(name: str, words: str) -> None:
     assert errors({name: "s3cret"}) == []
     (note,) = notes({name: "s3cret"})
     assert f"a: Nothing in this collection reads {name}." in note and words in note and "s3cret" not in note
@@ -103,9 +103,9 @@ def test_a_name_that_others_use_too_is_a_note(name: str, words: str) -> None:
         {"gpulab_cluster_name": "x", "my_cluster_name": "x", "worker_count": 2, "timezone": "UTC"},
         {"awx_job_id": 1, "tower_job_id": 1, "awx_cluster_name": 1, "ansible_host": "a", "ansible_gpu_count": 1},
         {"inventory_hostname": "a", "group_names": [], "groups": {}, "playbook_dir": "/x", "omit": "", "hostvars": {}},
-        # What roles keep on hosts, when one playbook of a run follows another.
+        # Facts that roles set for later playbooks of the run.
         {"acceptance_result": {}, "cluster_api_lease": {}, "preflight_host": {}, "__preflight_reading": {}},
-        # Other variables refer to them.
+        # Variables to which other variables refer.
         {"cluster_name": "x", "cluster_dns_domain": "{{ cluster_name }}.example.org"},
         {
             "driver_version": "x",
@@ -115,12 +115,12 @@ def test_a_name_that_others_use_too_is_a_note(name: str, words: str) -> None:
         },
     ],
 )
-def test_names_of_others_are_not_judged(variables: dict[str, Any]) -> None:
+def test_names_that_belong_to_others_are_accepted(variables: dict[str, Any]) -> None:
     plain = {name: value for name, value in variables.items() if name in specification()}
     raw = {"a": variables}
 
     class Hostvars(dict[str, Any]):
-        """As Ansible's: evaluated, and with the templates."""
+        """Like Ansible's hostvars, with evaluated values and raw templates."""
 
         def raw_get(self, host: str) -> dict[str, Any]:
             return raw[host]
@@ -130,7 +130,7 @@ def test_names_of_others_are_not_judged(variables: dict[str, Any]) -> None:
     assert found == [] and variable_notes(evaluated, ["a"]) == []
 
 
-def test_hosts_are_named_together_and_each_has_its_own_setting() -> None:
+def test_hosts_are_listed_together_and_have_their_own_setting() -> None:
     hosts = {f"gpu{number}": {"cni": "x", "cluster_cni": "x"} for number in range(8)}
     hosts["gpu0"]["cluster_unknown_variables"] = "warn"
     assert [problem["host"] for problem in variable_problems(hosts, list(hosts))] == list(hosts)[1:]
@@ -138,7 +138,7 @@ def test_hosts_are_named_together_and_each_has_its_own_setting() -> None:
     assert first.startswith("gpu0, gpu1, gpu2, gpu3, gpu4 and 3 more: Nothing") and second.startswith("gpu0: There")
 
 
-def test_the_table_of_guesses_names_what_there_is() -> None:
+def test_guesses_refer_to_existing_variables() -> None:
     known = specification()
     assert set(guesses.MEANT.values()) <= set(known)
     listed = [name for text in guesses._NAMES.values() for name in text.split()]
@@ -163,7 +163,7 @@ SETTING = re.compile(r"(?:-e |^ *- |^ *|[ {'\"])([A-Za-z][A-Za-z0-9_]+)(?:=|: |:
 
 
 def names_in(path: Path) -> set[str]:
-    """Return the names of variables that a file sets, and of some other things."""
+    """Return the names of variables that a file sets, and some other words."""
     text = path.read_text(encoding="utf-8")
     if path in INVENTORIES:
         read = InventoryManager(DataLoader(), [str(path)])
@@ -187,12 +187,12 @@ def unknown_among(used: set[str]) -> list[str]:
     [*INVENTORIES, *SETTINGS, *PAGES, *ROOT.glob("awx/*.yml")],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
-def test_what_this_repository_shows_is_known(path: Path) -> None:
+def test_variables_in_examples_and_documents_exist(path: Path) -> None:
     assert unknown_among(names_in(path)) == []
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("lab/specs/*.yml")), ids=lambda path: path.stem)
-def test_what_a_lab_sets_is_known(path: Path, tmp_path: Path) -> None:
+def test_variables_set_by_labs_exist(path: Path, tmp_path: Path) -> None:
     (tmp_path / inventory.PASSWORD_FILE).write_text("x")
     spec = load_spec(path)
     depot = {"url": "http://192.0.2.2", "registry": "192.0.2.2:5000"}
@@ -234,7 +234,7 @@ def test_what_a_lab_sets_is_known(path: Path, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("side", ["inventory", "playbook"])
-def test_files_of_variables_belong_to_a_group_or_host(
+def test_variable_files_without_a_group_or_host_are_reported(
     tmp_path: Path, path: str, error: str, note: str, side: str
 ) -> None:
     (tmp_path / "inventory").mkdir()
@@ -265,7 +265,7 @@ def test_files_of_variables_belong_to_a_group_or_host(
         ({"ansible_ssh_private_key_file": ""}, ""),
     ],
 )
-def test_what_ssh_may_accept_is_a_note(
+def test_suspicious_ssh_settings_are_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, Any], words: str
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -20,7 +20,7 @@ from jinja2 import StrictUndefined
 
 find = FilterModule().filters()["variable_problems"]
 
-# A template that refers to a fact.
+# Result of a template that refers to a fact.
 UNKNOWN = StrictUndefined("ansible_facts")
 GOOD: dict[str, Any] = {
     "cluster_kubernetes_version": "1.36.4",
@@ -41,7 +41,7 @@ GOOD: dict[str, Any] = {
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "http://r:5000/@", "override_path": True}],
     "kubeadm_kubelet_extra_args": {"v": 2, "eviction-hard": "memory.available<5%,nodefs.available<10%", "x": True},
     "minikube_options": ["--extra-config=kubelet.eviction-hard=memory.available<5%", '--a="b c"', "--b='$HOME'"],
-    # Names of others.
+    # Variables that belong to others.
     "ansible_host": "192.0.2.1",
     "gpulab_cluster_name": "prod",
     "containerd_config": {},
@@ -57,15 +57,13 @@ def test_good_variables_have_no_problems() -> None:
     [
         ("{{ ansible_facts['os_family'] }}", "Debian", True),
         ("{{ ansible_facts['os_family'] }}", "all", False),
-        # Evaluated only if a role of this host uses it.
+        # Still undefined: it is only evaluated if a role of this host uses it.
         ("{{ ansible_facts['missing'] }}", UNKNOWN, False),
-        # The check of the inventory has found this one.
+        # Not a template, so the check of the inventory has already reported it.
         ("Debian", "Debian", False),
     ],
 )
-def test_variables_that_refer_to_facts_are_checked_when_the_facts_are_known(
-    written: str, value: Any, wrong: bool
-) -> None:
+def test_variables_with_facts_are_checked_when_the_facts_are_known(written: str, value: Any, wrong: bool) -> None:
     class Hosts(dict[str, Any]):
         def raw_get(self, host: str) -> dict[str, Any]:
             return {"nvidia_driver_profiling": written}
@@ -244,7 +242,7 @@ def test_variables_that_refer_to_facts_are_checked_when_the_facts_are_known(
         ),
     ],
 )
-def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, words: str) -> None:
+def test_invalid_variable_is_named_once_with_its_remedy(name: str, value: Any, words: str) -> None:
     problems = find({"gpu1": {**GOOD, name: value}}, ["gpu1"])
     assert [(problem["host"], problem["where"]) for problem in problems] == [("gpu1", name)]
     assert words in problems[0]["what"]
@@ -301,7 +299,7 @@ def test_wrong_variable_is_named_once_with_what_to_do(name: str, value: Any, wor
         ({"nvidia_driver_version": "550.54.15", "nvidia_driver_source": UNKNOWN}, ""),
     ],
 )
-def test_values_that_contradict_each_other_are_one_problem(values: dict[str, Any], where: str) -> None:
+def test_contradictory_values_are_one_problem(values: dict[str, Any], where: str) -> None:
     problems = find({"gpu1": values}, ["gpu1"])
     assert [(problem["host"], problem["where"]) for problem in problems] == ([("gpu1", where)] if where else [])
     assert all(value for problem in problems for value in problem.values())
@@ -357,17 +355,17 @@ TAINT = {"key": "nvidia.com/gpu", "value": "present"}
         ({"cp1": {"cluster_node_taints": UNKNOWN}, "gpu1": {"cluster_node_taints": [TAINT]}}, ""),
     ],
 )
-def test_all_hosts_of_the_cluster_are_compared_also_those_left_out(hosts: dict[str, Any], words: str) -> None:
+def test_all_hosts_of_the_cluster_are_compared(hosts: dict[str, Any], words: str) -> None:
     problems = find(hosts, ["gpu1"], list(hosts))
     assert [problem["host"] for problem in problems] == ([""] if words else [])
     assert all(words in problem["what"] for problem in problems)
 
 
-# The name of the JUnit file has an extension of its own.
+# The JUnit file requires its own extension.
 ANY_NAME = [name for name in files.WRITTEN if name != "acceptance_report_junit"]
 
 
-def test_every_rule_is_about_a_variable_that_exists() -> None:
+def test_rules_refer_to_existing_variables() -> None:
     assert rules.VALUES.keys() <= specification().keys()
 
 
@@ -410,7 +408,7 @@ KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {
         ("plan_report", "~/plan.json", ""),
     ],
 )
-def test_a_file_that_the_controller_could_not_write_is_found_before_the_run(
+def test_unwritable_file_on_the_controller_is_reported(
     name: str, value: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("folder", "folder.prom", "closed"):
@@ -445,7 +443,7 @@ def test_a_file_that_the_controller_could_not_write_is_found_before_the_run(
         ("other/gpulab-report.json", False),
     ],
 )
-def test_a_file_in_an_inventory_directory_would_be_read_as_an_inventory(path: str, wrong: bool, tmp_path: Path) -> None:
+def test_output_file_in_an_inventory_directory_is_refused(path: str, wrong: bool, tmp_path: Path) -> None:
     (tmp_path / "prod").mkdir()
     sources = {"ansible_inventory_sources": [str(tmp_path / "prod"), str(tmp_path / "other/hosts.ini"), "box,"]}
     found = find({"cp1": {"acceptance_report": str(tmp_path / path), **sources}}, ["cp1"])
@@ -490,7 +488,7 @@ MEANT = "Copy the inventory into your own directory, or set cluster_report_prefi
         ),
     ],
 )
-def test_default_paths_that_the_controller_could_not_write_are_one_error(
+def test_unwritable_default_paths_are_one_error(
     variables: dict[str, Any], what: str, do: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("closed", "open", "taken/gpulab-report.json", "taken/my-admin.conf"):
@@ -514,7 +512,7 @@ def test_default_paths_that_the_controller_could_not_write_are_one_error(
 
 
 def filled(value: Any, place: str) -> Any:
-    """Return a value with a directory in its texts."""
+    """Return the value with ``place`` inserted into all of its strings."""
     if isinstance(value, dict):
         return {key: filled(entry, place) for key, entry in value.items()}
     if isinstance(value, list):
@@ -535,7 +533,7 @@ def filled(value: Any, place: str) -> Any:
         ("hidden/below/x.json", "/hidden"),
     ],
 )
-def test_an_unprivileged_user_may_not_write_everywhere(path: str, words: str) -> None:
+def test_permissions_of_an_unprivileged_user_are_checked(path: str, words: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         place.chmod(0o755)
@@ -555,7 +553,7 @@ NOBODY = 65534
 
 
 def as_nobody(ask: Callable[[], str]) -> str:
-    """Return the answer of a function that runs without rights."""
+    """Return the result of a function that runs as an unprivileged user."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
@@ -573,12 +571,12 @@ def as_nobody(ask: Callable[[], str]) -> str:
     return text
 
 
-def test_password_of_a_proxy_is_not_shown() -> None:
+def test_proxy_password_is_not_shown() -> None:
     problems = find({"gpu1": {"cluster_http_proxy": "user:secret@proxy:3128"}}, ["gpu1"])
     assert len(problems) == 1 and "secret" not in str(problems)
 
 
-def test_only_the_hosts_that_are_asked_for_are_looked_at() -> None:
+def test_only_requested_hosts_are_checked() -> None:
     hostvars = {"cp1": {}, "other": {"flannel_timeout": "x"}}
     assert find(hostvars, ["cp1"]) == []
     with pytest.raises(AnsibleFilterError, match="there is no host gone"):
@@ -612,7 +610,7 @@ PODS, SERVICES, KUBERNETES = "cluster_pod_network", "cluster_service_network", "
         *(({name: UNKNOWN}, {}, []) for name in cluster.GROUP_VARIABLES),
     ],
 )
-def test_what_an_inventory_tells_of_the_cluster(
+def test_inventory_must_describe_a_valid_cluster(
     variables: dict[str, Any], groups: dict[str, list[str]], words: list[str]
 ) -> None:
     hosts = dict.fromkeys(("cp1", "gpu1", "gpu2"), variables)
@@ -653,7 +651,7 @@ GONE = {**STORE, "nfs_server_state": "absent"}
         ({**CACHE, "nfs_cache_server": UNKNOWN}, GONE, ""),
     ],
 )
-def test_the_cache_leads_to_what_the_own_server_exports(
+def test_cache_must_use_a_directory_exported_by_the_nfs_server(
     cache: dict[str, Any], store: dict[str, Any], words: str
 ) -> None:
     hosts = {"cp1": cache, "gpu1": cache, "store1": store}
@@ -664,14 +662,14 @@ def test_the_cache_leads_to_what_the_own_server_exports(
     assert all(words in problem["what"] for problem in problems)
 
 
-def test_there_is_one_nfs_server() -> None:
+def test_more_than_one_nfs_server_is_refused() -> None:
     groups = {"control_plane": ["cp1"], "workers": ["gpu1"], "stores": ["cp1", "gpu1"]}
     hosts = {host: {"cluster_nfs_server_group": "stores"} for host in ("cp1", "gpu1")}
     (problem,) = find(hosts, [], list(hosts), groups)
     assert "The group stores must contain at most one host, but it has 2 (cp1, gpu1)" in problem["what"]
 
 
-def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containerd_must_be_recent_enough_for_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     table = {"kubernetes": {"1.36.4": {"containerd_minimum": "2.2.0"}}, "containerd": {"2.1.5": {}}}
     known = cluster._table()
     monkeypatch.setattr(cluster, "_table", lambda: {**known, **table})
@@ -680,7 +678,7 @@ def test_containerd_must_fit_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None
     assert "containerd 2.1.5 is too old for Kubernetes 1.36.4" in problem["what"] and "2.2.0" in problem["do"]
 
 
-def test_a_driver_that_no_distribution_has_is_refused_with_the_known_ones() -> None:
+def test_unknown_driver_version_is_refused_with_the_known_ones() -> None:
     hosts = {"gpu1": {"nvidia_driver_version": "550.54.15"}, "gpu2": {"nvidia_driver_version": "595.91.07"}, "gpu3": {}}
     (problem,) = find(hosts, list(hosts))
     assert "nvidia_driver_version is 550.54.15 for gpu1, which is not in the table of versions" in problem["what"]
@@ -691,7 +689,7 @@ def test_a_driver_that_no_distribution_has_is_refused_with_the_known_ones() -> N
 @pytest.mark.parametrize(
     ("name", "values"), [(PODS, ("10.244.0.0/16", "10.245.0.0/16")), ("flannel_backend", ("vxlan", "host-gw"))]
 )
-def test_what_a_cluster_has_once_is_the_same_for_all_hosts(name: str, values: tuple[str, str]) -> None:
+def test_settings_of_the_cluster_must_be_the_same_for_all_hosts(name: str, values: tuple[str, str]) -> None:
     (problem,) = find({"cp1": {name: values[0]}, "gpu1": {name: values[1]}}, [], ["cp1", "gpu1"])
     assert f"{name} differs between hosts of the cluster: {values[0]} for cp1; {values[1]} for gpu1" in problem["what"]
 
@@ -706,7 +704,7 @@ def test_what_a_cluster_has_once_is_the_same_for_all_hosts(name: str, values: tu
         ("http://mirror.example.org/debs", ["0123456789ABCDEF0123456789ABCDEF01234567"], False),
     ],
 )
-def test_a_key_that_anyone_on_the_way_could_replace_is_refused(
+def test_repository_key_without_https_or_fingerprint_is_refused(
     role: str, url: str, pins: list[str], refused: bool
 ) -> None:
     name = f"{role}_repository_key_fingerprints"

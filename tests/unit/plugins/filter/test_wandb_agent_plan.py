@@ -56,11 +56,11 @@ IN_DOCKER = {"minikube.k8s.io/name": "minikube"}
 @pytest.mark.parametrize(
     ("nodes", "builder", "load"),
     [
-        # A cluster of kubeadm, or of minikube with the driver none.
+        # Clusters of kubeadm, or of minikube with the driver none.
         ([node()], DOCKER, SOCKET),
         ([node()], {}, SOCKET),
         ([node(runtime="docker")], DOCKER, ""),
-        # A cluster of minikube with the driver docker.
+        # Clusters of minikube with the driver docker.
         ([node("192.168.49.2", "docker", **IN_DOCKER)], DOCKER, "docker exec --interactive minikube docker load"),
         (
             [node("192.168.49.2", **IN_DOCKER)],
@@ -71,7 +71,7 @@ IN_DOCKER = {"minikube.k8s.io/name": "minikube"}
         ([node(), node("192.0.2.11")], {**DOCKER, "destination": "registry.example.org/jobs"}, ""),
     ],
 )
-def test_images_get_to_the_cluster(nodes: list[Any], builder: dict[str, str], load: str) -> None:
+def test_images_are_loaded_into_the_cluster(nodes: list[Any], builder: dict[str, str], load: str) -> None:
     found = plan({"config": {"builder": builder}}, nodes)
     assert (found["problems"], found["environment"].get("LAUNCH_AGENT_LOAD_IMAGES", "")) == ([], load)
     assert found["socket_state"] == ("present" if load == SOCKET else "absent")
@@ -117,7 +117,7 @@ def test_problems_of_the_host_are_reported(agent: Any, host: Any, nodes: Any, wo
         ("host", "missing", [], ""),
     ],
 )
-def test_a_missing_image_is_reported_with_three_options(place: str, state: str, names: list[str], words: str) -> None:
+def test_missing_image_is_reported_with_three_options(place: str, state: str, names: list[str], words: str) -> None:
     there = node()
     there["status"]["images"] = [{"names": names}, {}]
     said = plan({"place": place}, [there], image_state=state)["problems"]
@@ -125,7 +125,7 @@ def test_a_missing_image_is_reported_with_three_options(place: str, state: str, 
     assert words in "".join(said) and (not words or "wandb_launch_agent_place=host" in said[0])
 
 
-def test_an_image_on_a_node_is_found_by_its_tag() -> None:
+def test_image_on_a_node_is_found_by_its_tag() -> None:
     there = node()
     there["status"]["images"] = [{"names": [AGENT["image"]]}]
     pinned = f"{AGENT['image']}@sha256:{'0' * 64}"
@@ -147,7 +147,7 @@ def account(place: str | None) -> dict[str, Any]:
         ("host", "other", "already runs on other: remove it there first"),
     ],
 )
-def test_an_agent_that_runs_elsewhere_is_removed_first(place: str, now: str | None, words: str) -> None:
+def test_agent_in_another_place_must_be_removed_first(place: str, now: str | None, words: str) -> None:
     said = plan({"place": place}, [node()], accounts=[account(now)])["problems"]
     assert len(said) == bool(words)
     assert words in "".join(said)
@@ -156,7 +156,7 @@ def test_an_agent_that_runs_elsewhere_is_removed_first(place: str, now: str | No
 SLICE = {"ports": [{"name": "https", "port": 6443}], "endpoints": [{"addresses": ["192.0.2.10"]}]}
 
 
-def test_the_kubeconfig_has_a_token_and_no_certificate() -> None:
+def test_kubeconfig_has_a_token_and_no_client_certificate() -> None:
     token = base64.b64encode(b"secret").decode()
     text = wandb_agent_kubeconfig([{"data": {"token": token, "ca.crt": "Y2E="}}], [{"endpoints": None}, SLICE], "jobs")
     found = yaml.safe_load(text)
@@ -171,11 +171,11 @@ def test_the_kubeconfig_has_a_token_and_no_certificate() -> None:
     ("secret", "slices"),
     [([], [SLICE]), ([{"data": {"ca.crt": "Y2E="}}], [SLICE]), ([{"data": {"token": "YQ==", "ca.crt": "Y2E="}}], [])],
 )
-def test_without_token_or_address_there_is_no_kubeconfig(secret: Any, slices: Any) -> None:
+def test_kubeconfig_requires_token_and_address(secret: Any, slices: Any) -> None:
     assert wandb_agent_kubeconfig(secret, slices, "default") == ""
 
 
-def test_an_address_of_ipv6_is_in_brackets() -> None:
+def test_ipv6_address_is_in_brackets() -> None:
     slices = [{**SLICE, "endpoints": [{"addresses": ["fd00::1"]}]}]
     text = wandb_agent_kubeconfig([{"data": {"token": "YQ==", "ca.crt": "Y2E="}}], slices, "default")
     assert "https://[fd00::1]:6443" in text

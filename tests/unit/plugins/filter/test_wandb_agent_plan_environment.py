@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of an agent, and its environment."""
+"""Configuration and environment of an agent."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ HOST = {"place": "host"}
         ({"config": {"max_jobs": 3}, "max_jobs": 0}, {"max_jobs": 0}),
     ],
 )
-def test_an_agent_is_configured_for_its_place(settings: Any, wanted: Any) -> None:
+def test_agent_is_configured_for_its_place(settings: Any, wanted: Any) -> None:
     found = wandb_agent_plan({**SETTINGS, **settings}, [{"name": "gpu"}, {"name": "cpu"}], FOUND)
     assert found["config"] == {**wanted, "entity": "my-team", "queues": ["gpu", "cpu"]}
 
 
-def test_the_plan_for_queues_of_docker_needs_nothing_of_a_cluster() -> None:
+def test_plan_for_docker_queues_needs_no_cluster_settings() -> None:
     of_cluster = ("place", "host", "user", "chart", "image", "socket")
     settings = {name: value for name, value in SETTINGS.items() if name not in of_cluster}
     found = wandb_agent_plan({**settings, **DOCKER}, [], {})
@@ -111,5 +111,5 @@ def both(**values: str) -> dict[str, str]:
         ),
     ],
 )
-def test_the_environment_has_server_proxy_and_authorities(settings: Any, wanted: Any) -> None:
+def test_environment_has_server_proxy_and_certificate_authorities(settings: Any, wanted: Any) -> None:
     assert wandb_agent_plan({**SETTINGS, **settings}, [], FOUND)["environment"] == {**wanted, **URL}

@@ -115,7 +115,7 @@ SIDECAR = requests(1, restartPolicy="Always")
             {"resource_args": pods(containers=[requests(1)], initContainers=[requests(9)])},
             "its jobs may request 9 GPUs",
         ),
-        # A sidecar goes on next to the others, and next to the init containers after it.
+        # A sidecar runs next to the main containers and to the init containers after it.
         ({"resource_args": pods(containers=[requests(8)], initContainers=[SIDECAR])}, "its jobs may request 9 GPUs"),
         (
             {"resource_args": pods(containers=[requests(1)], initContainers=[SIDECAR, requests(8)])},
@@ -157,12 +157,12 @@ SIDECAR = requests(1, restartPolicy="Always")
         ),
         ({"resource_args": pods(containers=[limits({MIG: 2})])}, ""),
         ({"resource_args": pods(containers=[limits({MIG: 3})])}, f"may request 3 {MIG}, but no node on which they may"),
-        # Another node has it.
+        # A node without the label has this resource.
         (
             {"node_selector": {"pool": "a"}, "resource_args": pods(containers=[limits({MIG: 1})])},
             f"may request 1 {MIG}, but no node on which they may run has more than 0",
         ),
-        # None of the nodes has it: it is offered by DRA, or its plugin is not there yet.
+        # No node has the resource: DRA may offer it, or its plugin isn't installed yet.
         ({"resource_args": pods(containers=[limits({"nvidia.com/mig-1g.5gb": 1})])}, ""),
         ({"resource_args": pods(containers=[limits({"example.com/nic": 4})])}, ""),
         ({"resource_args": pods(containers=[limits({"down.example.com/nic": 4})])}, ""),
@@ -188,7 +188,7 @@ SIDECAR = requests(1, restartPolicy="Always")
         ({"gpus": 16, "tolerations": [{"key": "pool", "value": "a", "effect": "NoExecute"}]}, "may request 16 GPUs"),
     ],
 )
-def test_what_is_in_the_way_is_said_with_what_to_do(setting: dict[str, Any], words: str) -> None:
+def test_problems_of_a_queue_are_reported(setting: dict[str, Any], words: str) -> None:
     said = found({"name": "q", **setting})
     assert len(said) == bool(words)
     assert words in "".join(said)
@@ -207,35 +207,35 @@ def test_what_is_in_the_way_is_said_with_what_to_do(setting: dict[str, Any], wor
         ({"type": "kubernetes", "gpus": 8, "volumes": {"/cache": "no"}}, ""),
     ],
 )
-def test_what_a_host_with_docker_can_not_run_is_said(setting: dict[str, Any], words: str) -> None:
+def test_jobs_that_a_docker_host_cannot_run_are_reported(setting: dict[str, Any], words: str) -> None:
     said = found({"name": "q", "type": "local-container", **setting}, cluster=False, docker={"version": "1", "gpus": 2})
     assert len(said) == bool(words)
     assert words in "".join(said)
 
 
-def test_all_amounts_must_fit_one_node() -> None:
+def test_all_requested_resources_must_fit_one_node() -> None:
     cluster = [node("gpus", 4, "4"), node("cpus", 0, "32")]
     queues = wandb_queues([{"name": "q", "gpus": 2, "cpu": "16"}], "default", [])
     (said,) = wandb_launch_problems(queues, [], "wandb", cluster, NAMESPACES, [], None)
     assert "its jobs may request 2 GPUs, 16 CPUs, but no node on which they may run has all of that" in said
 
 
-def test_a_host_without_docker_is_told_where_it_comes_from() -> None:
+def test_missing_docker_is_reported_with_its_playbook() -> None:
     (said,) = found(cluster=False, docker={"version": "", "gpus": 2})
     assert "run gpulab.kubernetes.docker first" in said
 
 
-def test_without_a_cluster_only_the_queue_is_looked_at() -> None:
+def test_only_the_queue_is_checked_without_a_cluster() -> None:
     assert found({"name": "q", "gpus": 99, "volumes": {"/a": "b"}, "namespace": "c"}, cluster=False) == []
 
 
-def test_everything_is_said_at_once_and_names_count() -> None:
+def test_all_problems_and_duplicate_names_are_reported_together() -> None:
     said = found({"name": "a", "gpus": 9, "namespace": "c"}, {"name": "b"}, {"name": "b"}, absent=["a"])
     assert len(said) == 4
     assert "the queue a is named 2 times" in said[0]
 
 
-# Where other resources than Jobs have their pods.
+# Position of the pod in resources other than Jobs.
 OTHERS: dict[str, Any] = {
     "Pod": lambda pod: {"kind": "Pod", "spec": pod},
     "CronJob": lambda pod: {"kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": pod}}}}},
@@ -249,7 +249,7 @@ OTHERS: dict[str, Any] = {
 
 
 def launched(arguments: dict[str, Any]) -> list[str]:
-    """What is said of a queue with these resource arguments and nothing else."""
+    """Return the problems of a queue with only these resource arguments."""
     (queue,) = wandb_queues([{"name": "q"}], "default", [])
     queue = {**queue, "resource_args": {"metadata": {"namespace": "default"}, **arguments}}
     return wandb_launch_problems([queue], [], "wandb", NODES, NAMESPACES, CLAIMS, None)
@@ -266,13 +266,13 @@ def launched(arguments: dict[str, Any]) -> list[str]:
         ({"containers": [{}], "volumes": [{"persistentVolumeClaim": {"claimName": "no"}}]}, "has no claim no"),
     ],
 )
-def test_pods_are_found_wherever_they_stand(kind: str, pod: dict[str, Any], words: str) -> None:
+def test_pods_are_found_in_every_kind_of_resource(kind: str, pod: dict[str, Any], words: str) -> None:
     said = launched(OTHERS[kind](pod))
     assert len(said) == bool(words)
     assert words in "".join(said)
 
 
-def test_pods_of_several_templates_are_told_apart() -> None:
+def test_problems_name_the_template_of_the_pod() -> None:
     roles = {"Master": requests(9), "Worker": requests(1)}
     specs = {name: {"template": {"spec": {"containers": [each]}}} for name, each in roles.items()}
     (said,) = launched({"spec": {"pytorchReplicaSpecs": specs}})

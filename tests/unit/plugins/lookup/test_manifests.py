@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lookup manifests, compared with Ansible's own way from a template to objects."""
+"""The lookup manifests, compared with the lookup template and the filter from_yaml_all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from support.programs import run_ansible
 
 REPOSITORY = Path(__file__).resolve().parents[4]
-# Templates that include others, that have conditions, and that write the same indentation by themselves.
+# Templates with includes, conditions, and their own indentation.
 TEMPLATES = ["flannel/templates/flannel.yml.j2", "nvidia_device_plugin/templates/nvidia-device-plugin.yml.j2"]
 PLAYBOOK = """
 - name: Render
@@ -38,7 +38,7 @@ PLAYBOOK = """
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
-def test_the_objects_are_those_of_the_template(tmp_path: Path, template: str) -> None:
+def test_objects_match_the_rendered_template(tmp_path: Path, template: str) -> None:
     text = PLAYBOOK.format(template=template, roles=REPOSITORY / "roles", role=template.partition("/")[0])
     (tmp_path / "play.yml").write_text(text)
     status, output = run_ansible(tmp_path, "play.yml")
@@ -52,7 +52,7 @@ def test_the_objects_are_those_of_the_template(tmp_path: Path, template: str) ->
         ("flannel/README.md", "Error while reading the manifests of "),
     ],
 )
-def test_what_is_no_manifest_is_one_error(tmp_path: Path, term: str, said: str) -> None:
+def test_invalid_manifest_is_one_error(tmp_path: Path, term: str, said: str) -> None:
     task = f"  tasks: [{{debug: {{msg: \"{{{{ lookup('gpulab.kubernetes.manifests', '{term}') }}}}\"}}}}]\n"
     (tmp_path / "play.yml").write_text("- hosts: localhost\n  gather_facts: false\n" + task)
     status, output = run_ansible(tmp_path, "play.yml")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What counts of a host's variables, with facts that a host has made up."""
+"""Variables that identify a host, in the presence of forged facts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ipv6 ansible_host=2001:DB8:0::6 {HERE}
 joined ansible_host=198.51.100.7 {HERE}
 localhost {HERE}
 """
-# As the facts of a host whose root tries to be another host.
+# Facts of a host whose root user tries to impersonate another host.
 FORGED = """
 from ansible.plugins.action import ActionBase
 
@@ -74,12 +74,12 @@ PLAYBOOK = """
 
 
 @pytest.mark.parametrize("as_variables", ["false", "true"])
-def test_addresses_that_a_host_could_make_up_do_not_count(tmp_path: Path, as_variables: str) -> None:
+def test_addresses_that_a_host_could_forge_are_ignored(tmp_path: Path, as_variables: str) -> None:
     (tmp_path / "action_plugins").mkdir()
     (tmp_path / "action_plugins/forged.py").write_text(FORGED)
     (tmp_path / "hosts.ini").write_text(INVENTORY)
     (tmp_path / "play.yml").write_text(PLAYBOOK)
-    # Ansible's default is true.
+    # The default of this setting is true.
     status, output = run_ansible(
         tmp_path, *("play.yml", "-i", "hosts.ini"), ANSIBLE_INJECT_FACT_VARS=as_variables, timeout=600
     )
@@ -98,7 +98,7 @@ def test_addresses_that_a_host_could_make_up_do_not_count(tmp_path: Path, as_var
         "ipv6": ["2001:db8::6"],
         "joined": ["198.51.100.7"],
     }
-    # The facts of by-variable have taken the place of its own variable.
+    # The forged fact of by-variable has replaced its inventory variable.
     assert {host: found(host)["addresses"] for host in expected} == {**expected, "by-variable": []}
     assert found("by-variable", "before")["addresses"] == ["192.0.2.3"]
     assert all(found(host)["node"] == "victim" and found(host)["host"] == host for host in expected)
@@ -107,7 +107,7 @@ def test_addresses_that_a_host_could_make_up_do_not_count(tmp_path: Path, as_var
     assert "127.0.0.1" in found("localhost")["addresses"]
 
 
-def test_a_host_can_not_take_the_name_of_another(tmp_path: Path) -> None:
+def test_host_cannot_take_the_name_of_another(tmp_path: Path) -> None:
     (tmp_path / "action_plugins").mkdir()
     (tmp_path / "action_plugins/forged.py").write_text(
         FORGED.replace('"nodename": "victim"', '"inventory_hostname": "by-host"')

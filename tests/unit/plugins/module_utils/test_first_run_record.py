@@ -95,14 +95,14 @@ def test_the_first_entry_of_an_object_counts() -> None:
         (lines({**UNIT, "before": {"enabled": "disabled", "active": 1}}), "has an invalid before"),
     ],
 )
-def test_a_line_that_was_not_written_here_is_ignored_and_named(line: str, words: str) -> None:
+def test_invalid_lines_are_ignored_and_reported(line: str, words: str) -> None:
     record = read_record(f"{lines(UNIT)}{line.rstrip()}\n{lines(KUBELET)}")
     assert [name for _kind, name in record.entries] == ["docker.service", "kubelet"]
     assert record.damage == (f"line 2 {words}",)
 
 
 @given(st.text() | JSON.map(json.dumps) | damaged_json(lines(FSTAB)) | damaged_json(lines(KUBELET)))
-def test_whatever_is_in_the_record_only_known_shapes_come_out_of_it(text: str) -> None:
+def test_any_record_is_read_into_known_fields(text: str) -> None:
     for (kind, name), entry in read_record(text).entries.items():
         assert kind in ("file", "package", "unit") and (kind, name) == (entry.kind, entry.name)
         assert name.isprintable() and ".." not in name.split("/")
@@ -181,7 +181,7 @@ def test_a_file_that_is_changed_through_a_link_keeps_its_content(host: Host) -> 
 
 
 @pytest.mark.parametrize("suffix", [".before-gpulab", ".gpulab-backup"])
-def test_what_an_earlier_version_kept_is_the_first_state(host: Host, suffix: str) -> None:
+def test_copy_kept_by_an_earlier_version_is_the_first_state(host: Host, suffix: str) -> None:
     host.write("/etc/x", "ours")
     host.write(f"/etc/x{suffix}", "theirs", 0o600)
     host.keep("/etc/x")
@@ -196,14 +196,14 @@ def test_what_an_earlier_version_kept_is_the_first_state(host: Host, suffix: str
         ("/etc/apt/keyrings/gpulab-kubernetes.asc", "key"),
     ],
 )
-def test_what_an_earlier_version_wrote_was_absent(host: Host, name: str, text: str) -> None:
+def test_file_written_by_an_earlier_version_counts_as_absent_before(host: Host, name: str, text: str) -> None:
     host.write(name, text)
     host.keep(name)
     assert host.before(name) is None and not host.copy(name).exists()
 
 
 @pytest.mark.parametrize("name", ["/tmp/gpulab-x.conf", "/root/my-admin.conf", "/var/lib/gpulab/docker.json", "etc/x"])
-def test_files_that_are_no_configuration_of_the_host_are_not_recorded(host: Host, name: str) -> None:
+def test_files_that_are_not_host_configuration_are_not_recorded(host: Host, name: str) -> None:
     assert host.keep(name) == host.keep(name, check=True) == set() and not host.directory.exists()
 
 
@@ -233,7 +233,7 @@ def test_after_a_torn_write_earlier_and_later_entries_are_read(host: Host, torn:
 
 
 def _growing(text: bytes) -> list[bytes]:
-    """The text up to the end of each line, without it."""
+    """Return the parts of the text up to each line break, without the break."""
     return [text[:place] for place, byte in enumerate(text) if byte == 0x0A]
 
 

@@ -194,7 +194,7 @@ def test_packages_are_recorded_as_they_were_before_the_first_change(ensure: Ensu
     assert recorded(world.directory) == before
 
 
-def test_what_apt_has_added_before_it_failed_is_recorded(ensure: Ensure, world: World) -> None:
+def test_packages_added_before_a_failure_are_recorded(ensure: Ensure, world: World) -> None:
     world.set(broken=["kubelet"])
     assert ensure([KUBELET])["failed"]
     assert recorded(world.directory) == {"kubelet": None, "dependency": None}
@@ -206,7 +206,7 @@ def test_a_package_that_is_only_held_is_recorded_as_not_held(ensure: Ensure, wor
     assert recorded(world.directory) == {"kubelet": {"version": "1.36.4-1.1", "held": False}}
 
 
-def test_what_is_as_wanted_is_not_recorded(ensure: Ensure, world: World) -> None:
+def test_unchanged_packages_are_not_recorded(ensure: Ensure, world: World) -> None:
     world.set(packages={"kubelet": installed("1.36.4-1.1")})
     assert not ensure([KUBELET])["changed"]
     assert recorded(world.directory) == {}

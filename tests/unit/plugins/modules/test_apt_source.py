@@ -331,7 +331,7 @@ def test_an_invalid_fingerprint_is_an_error_of_the_argument(apply: Apply, host: 
     assert host.files() == {}
 
 
-def test_of_several_keys_only_the_pinned_one_is_kept(apply: Apply, host: Host) -> None:
+def test_only_the_pinned_key_of_several_is_kept(apply: Apply, host: Host) -> None:
     host.serve(public_key(1) + public_key(2))
     assert apply()["key_fingerprints"] == [fingerprint(1), fingerprint(2)]
     assert apply(check=True, key_fingerprints=[fingerprint(2)])["changed"]

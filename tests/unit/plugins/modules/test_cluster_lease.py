@@ -115,7 +115,7 @@ def test_only_the_lease_of_the_named_holder_is_broken(cluster: Cluster) -> None:
     assert cluster.run(break_holder=OTHER)["failed"]
 
 
-def test_of_two_simultaneous_runs_one_is_refused(cluster: Cluster) -> None:
+def test_one_of_two_simultaneous_runs_is_refused(cluster: Cluster) -> None:
     def meanwhile(method: str, path: str, body: Any) -> None:
         cluster.held_by(OTHER)
 

@@ -137,7 +137,7 @@ def test_gpus_in_use_are_skipped_and_named(lab: Lab) -> None:
     lab.hosts[1]["held"] = {"GPU-t0": "team/notebook"}
     result = lab.measure()
     assert sorted(row["uuid"] for row in result["result"]["gpus"]) == T4[1:]
-    # What the kubelet did not report is known from the API.
+    # Values that the kubelet did not report come from the API.
     assert reasons(result) == {
         "GPU-t0": "in use by team/notebook",
         "GPU-a0": "in use by team/train",

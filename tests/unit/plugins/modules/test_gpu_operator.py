@@ -118,7 +118,7 @@ def test_check_mode_checks_once_and_never_fails(cluster: Cluster) -> None:
     assert time.monotonic() - started < 30
 
 
-def test_it_can_also_wait_for_the_gpus(cluster: Cluster) -> None:
+def test_the_module_can_also_wait_for_the_gpus(cluster: Cluster) -> None:
     cluster.policy("ready")
     cluster.state.nodes["gpu1"].allocatable = 0
     assert "\n- gpu1: 0 of 1 GPUs are allocatable" in cluster.wait(allocatable={"gpu1": 1})["msg"]
@@ -127,7 +127,7 @@ def test_it_can_also_wait_for_the_gpus(cluster: Cluster) -> None:
     assert [entry["node"] for entry in result["missing"]] == ["gpu1"]
 
 
-def test_whatever_offers_the_gpus_is_named(cluster: Cluster) -> None:
+def test_all_providers_of_gpus_are_named(cluster: Cluster) -> None:
     found = cluster.plugins()
     assert (found["plugins"], found["policies"]) == ([], [])
     cluster.policy("ready")

@@ -151,7 +151,7 @@ def plugin(cluster: Cluster, node: str = "gpu1") -> None:
     cluster.state.user_pod(f"plugin-{node}", node, gpus=0)["metadata"]["labels"] = {"app": "plugin"}
 
 
-def test_it_waits_until_the_pods_that_use_the_gpus_have_left(cluster: Cluster) -> None:
+def test_the_module_waits_until_pods_with_gpus_have_left(cluster: Cluster) -> None:
     plugin(cluster)
     plugin(cluster, "gpu2")
 

@@ -91,7 +91,7 @@ def test_tokens_are_returned(kubeadm: Kubeadm, check: bool) -> None:
     assert kubeadm.log == [f"token list -o json --kubeconfig {ADMIN}"]
 
 
-def test_there_may_be_no_tokens(kubeadm: Kubeadm) -> None:
+def test_an_empty_list_of_tokens_is_returned(kubeadm: Kubeadm) -> None:
     kubeadm.prints("token list -o json", "")
     assert kubeadm.run("tokens")["tokens"] == []
 

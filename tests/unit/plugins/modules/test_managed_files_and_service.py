@@ -154,7 +154,7 @@ def test_an_unmanaged_file_is_kept_next_to_the_new_one(host: Host) -> None:
     assert kept.read_text() == "disabled_plugins = ['cri']\n"
     # A later change of our own file is not kept.
     assert host.config("b = 2\n")["kept"] == []
-    # One that replaces ours later must not be lost, nor take the place of the first one.
+    # An unmanaged file that later replaces ours must be kept, without replacing the copy of the first one.
     file.write_text("version = 3\n")
     again = file.with_name("config.toml.replaced-gpulab")
     assert host.config()["kept"] == [str(again)]

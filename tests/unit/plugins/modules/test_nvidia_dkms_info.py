@@ -195,7 +195,7 @@ def write_log(root: Path, where: str) -> Path:
 @pytest.mark.parametrize(
     "note", ["Differences between built and installed modules", "WARNING! Diff between built and installed module!"]
 )
-def test_another_module_than_the_one_that_was_built_does_not_count(info: Any, programs: Any, note: str) -> None:
+def test_installed_module_that_differs_from_the_built_one_does_not_count(info: Any, programs: Any, note: str) -> None:
     programs.add("dkms", f"echo 'nvidia/{VERSION}, {KERNEL}, x86_64: installed ({note})'")
     result = info(version=VERSION)
     assert result["installed"] is False and result["differs"] is True

@@ -81,7 +81,7 @@ def test_each_error_message_has_its_state(run_module: Any, prints: Any, words: s
     assert (result["failed"], result["state"], result["rc"]) == (False, state, rc)
 
 
-def test_it_only_fails_on_request(run_module: Any, prints: Any) -> None:
+def test_the_module_only_fails_on_requested_states(run_module: Any, prints: Any) -> None:
     words, rc, state = smi.MESSAGES[1]
     prints(words, f"exit {rc}")
     assert not run_module("nvidia_smi_info", {"fail_on": ["degraded"]})["failed"]
@@ -132,7 +132,7 @@ PLAYBOOK = """
 """
 
 
-def test_it_works_in_a_playbook(programs: Any, tmp_path: Path) -> None:
+def test_the_module_works_in_a_playbook(programs: Any, tmp_path: Path) -> None:
     words, rc, _state = smi.MESSAGES[1]
     for name, text in {
         "good": smi.xml(),

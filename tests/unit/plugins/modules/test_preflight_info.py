@@ -641,7 +641,7 @@ def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_pl
     assert found["daemonsets"] == ["nvidia-device-plugin-a", "x"] and found["gpu_managers"] == ["device_plugin"]
 
 
-def test_whatever_offers_the_gpus_is_returned(read: Read, control_plane: ApiServer) -> None:
+def test_gpu_managers_of_the_cluster_are_returned(read: Read, control_plane: ApiServer) -> None:
     control_plane.answers["/apis/nvidia.com/v1/clusterpolicies"] = (200, {"items": [{"metadata": {"name": "p"}}]})
     assert read()["control_plane"]["gpu_managers"] == ["device_plugin", "gpu_operator"]
     # An unmanaged plugin is not compared.
@@ -807,7 +807,7 @@ def test_the_state_of_cloud_init_is_returned(
     assert words in str(result.get("warnings", "")) and bool(words) == bool(result.get("warnings"))
 
 
-def test_it_waits_for_cloud_init(read: Read, host: Host, programs: Any) -> None:
+def test_the_module_waits_for_cloud_init(read: Read, host: Host, programs: Any) -> None:
     host.write("usr/bin/cloud-init", "")
     host.write("run/cloud-init/enabled", "")
     done = f'echo \'{{"v1": {{"errors": []}}}}\' > {host.root}/{RESULT}'

@@ -96,7 +96,7 @@ def test_progress_is_reported_with_the_duration_of_an_earlier_run(here: Path) ->
 
 
 def unreachable(problems: list[dict[str, str]]) -> list[dict[str, Any]]:
-    """Like preflight: unreachable hosts are ignored until all have been tried."""
+    """Return tasks that ignore unreachable hosts until all hosts were tried, like preflight."""
     return [
         {"name": "Read", "ping": {}, "ignore_unreachable": True},
         {"name": "Keep", "set_stats": {"data": {"gpulab_preflight_problems": problems}}, "run_once": True},

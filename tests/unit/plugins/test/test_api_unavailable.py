@@ -33,12 +33,12 @@ STATUS = '{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcds
         ("", False),
     ],
 )
-def test_only_an_api_that_may_answer_later_is_unavailable(msg: str, expected: bool) -> None:
+def test_only_temporary_api_failures_are_unavailable(msg: str, expected: bool) -> None:
     assert unavailable({"failed": True, "msg": msg}) is expected
     assert unavailable({"failed": True, "msg": "Failure when executing Helm command", "stderr": msg}) is expected
     assert unavailable({"failed": False, "msg": msg}) is False
 
 
 @pytest.mark.parametrize("result", [None, "failed", [], {}, {"failed": True}, {"failed": True, "msg": 5}])
-def test_any_result_is_read(result: Any) -> None:
+def test_any_other_result_is_not_unavailable(result: Any) -> None:
     assert unavailable(result) is False

@@ -11,7 +11,7 @@ from ansible_collections.gpulab.kubernetes.plugins.test.cuda_supported_by import
 from support.programs import run_ansible
 
 supported = Plugin().tests()["cuda_supported_by"]
-# By their full names, as a playbook says them, and in map and select too.
+# Plugins are called by their full names, also in map and select.
 TEMPLATE = """
 {{ {
   'test': '12.4' is gpulab.kubernetes.cuda_supported_by('550.54.14'),
@@ -30,24 +30,24 @@ TEMPLATE = """
         ("12.4", "550.54.13", None, True),  # minor version compatibility
         ("12.4", "525.60.13", None, True),
         ("12.4", "525.60.12", None, False),
-        ("13.0", "535.274.02", "Tesla T4", False),  # runs with a package, but that isn't the driver's doing
+        ("13.0", "535.274.02", "Tesla T4", False),  # needs a forward compatibility package
         ("13.0", "580.178.04", "Tesla T4", True),
         ("13.0", "580.178.04", "Tesla P4", False),
         ("12.4", "595.91.07", "Tesla P4", False),
         ("99.0", "580.178.04", None, False),  # unknown
-        ("12.4", "580.178.04", "NVIDIA B200", False),  # unknown: programs with PTX only
+        ("12.4", "580.178.04", "NVIDIA B200", False),  # unknown, because only programs with PTX run
     ],
 )
-def test_supported(cuda: str, driver: str, gpu: str | None, expected: bool) -> None:
+def test_support_follows_from_cuda_driver_and_gpu(cuda: str, driver: str, gpu: str | None, expected: bool) -> None:
     assert supported(cuda, driver, gpu=gpu) is expected
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_input_is_named() -> None:
     with pytest.raises(AnsibleFilterError, match=r"cuda_supported_by: .*'x' is not a valid version of a Linux driver"):
         supported("12.4", "x")
 
 
-def test_templates_find_the_plugins_by_their_full_names(tmp_path: Path) -> None:
+def test_templates_find_plugins_by_their_full_names(tmp_path: Path) -> None:
     arguments = ["localhost", "-m", "ansible.builtin.debug", "-a", f"msg={' '.join(TEMPLATE.split())!r}"]
     status, output = run_ansible(
         tmp_path, *arguments, program="ansible", timeout=60, ANSIBLE_CALLBACK_RESULT_FORMAT="json"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is verified if pods share GPUs or GPUs are partitioned, and the verdict."""
+"""Verification of shared and partitioned GPUs, and its verdict."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_the_likely_cause_of_a_slow_copy_is_named(facts: Any, others: list[Any],
     ],
     ids=str,
 )
-def test_what_is_common_among_the_peers_is_not_the_cause(reasons: int, others: list[int | None], words: str) -> None:
+def test_condition_that_peers_share_is_not_the_cause(reasons: int, others: list[int | None], words: str) -> None:
     peers = [
         measured(number + 1, 2, KEYS[1], {} if each is None else {"throttle_reasons": each})
         for number, each in enumerate(others)

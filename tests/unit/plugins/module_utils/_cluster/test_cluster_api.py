@@ -202,7 +202,7 @@ def test_an_object_that_was_not_created_is_created_again(
     assert script.asked == asked
 
 
-def test_a_namespace_that_appears_meanwhile_may_belong_to_another_run(script: Script, clock: Clock) -> None:
+def test_a_namespace_created_in_the_meantime_may_belong_to_another_run(script: Script, clock: Clock) -> None:
     script.steps = [error(500), GOOD]
     with pytest.raises(ApiError, match="leader changed"):
         script.client().create("/api/v1/namespaces", {"kind": "Namespace", **GOOD})

@@ -51,7 +51,7 @@ def told(daemonsets: list[Any], pods: list[Any]) -> list[tuple[str, str, str, li
         # Pods that have outlived their DaemonSet, and a pod without a DaemonSet.
         ([], [pod("ours", "p", "gpu2"), pod("ours", "p", "gpu1")], [("ours", "p", "", ["gpu1", "gpu2"])]),
         ([], [pod("ours", "", "gpu1")], [("ours", "-x", "", ["gpu1"])]),
-        # A pod that has ended, and one that is not bound yet.
+        # A finished pod, and a pod that is not bound to a node yet.
         ([], [pod("ours", "p", "gpu1", phase="Succeeded"), pod("ours", "p", "")], []),
         # Feature discovery uses the same image; plugins of other vendors use the same directory.
         ([daemonset("ours", "gfd", {**SPEC, "volumes": [{"name": "s", "hostPath": {"path": "/sys"}}]})], [], []),

@@ -121,7 +121,7 @@ def work(api: FakeApi, check: bool = False, purpose: str = DRIVER_UPGRADE) -> Ma
 
 
 @given(st.none() | st.integers(0, 10**6), st.floats(-(10**6), 10**6))
-def test_no_pod_gets_less_time_to_end_than_it_asks_for(own: int | None, left: float) -> None:
+def test_grace_period_of_a_pod_is_never_shortened(own: int | None, left: float) -> None:
     spec = {} if own is None else {"terminationGracePeriodSeconds": own}
     given_time = grace_period({"metadata": {}, "spec": spec}, left)
     assert given_time >= (30 if own is None else own) and given_time >= int(left)
@@ -135,7 +135,7 @@ def test_jobs_learn_their_deadline_and_get_what_is_left_of_the_wait() -> None:
     work(api).begin({}, Plan(drain=True, jobs=["u1", "u3"], grace=600, timeout=1))
     graces = {each["metadata"]["name"]: each.get("deleteOptions", {}) for each in api.evictions}
     assert 590 <= graces["train-0"]["gracePeriodSeconds"] <= 600
-    # What is no job ends as in any drain, and a pod that asks for more time gets it.
+    # Other pods end as in any drain, and a longer grace period of a pod is respected.
     assert graces["web-0"] == {} and graces["long-0"] == {"gracePeriodSeconds": 7200}
     deadline = datetime.fromisoformat(trained["metadata"]["annotations"][DEADLINE].replace("Z", "+00:00"))
     assert -1 <= deadline.timestamp() - (before + 600) <= 5
@@ -162,7 +162,7 @@ def test_a_wait_ends_with_the_jobs_or_the_time_and_evicts_nothing(phase: str, le
 
 
 @pytest.mark.parametrize("phase", ["Running", "Succeeded"])
-def test_pods_without_jobs_leave_only_after_a_wait_that_was_not_in_vain(phase: str) -> None:
+def test_other_pods_only_leave_after_all_jobs_have_ended(phase: str) -> None:
     api = FakeApi(pod("train-0", uid="u1"))
     api.pods[0]["status"]["phase"] = phase
     before = dict(api.node["metadata"]["labels"])
@@ -422,7 +422,7 @@ FIELDS = st.sampled_from([*WHOLE, "from", "services", "more"])
 
 
 @given(st.sampled_from(PURPOSES), st.text() | st.dictionaries(FIELDS, JSON, max_size=5).map(json.dumps))
-def test_from_any_annotation_only_own_labels_and_known_fields_are_read(purpose: str, text: str) -> None:
+def test_only_own_labels_and_known_fields_of_an_annotation_are_read(purpose: str, text: str) -> None:
     reading = read({"metadata": {"annotations": {f"gpulab.io/{purpose}": text}}}, purpose)
     assert (reading.record is None) == (not text)
     if reading.record:

@@ -164,7 +164,7 @@ PULL = {"reason": "ImagePullBackOff", "message": "not found"}
         (look([policy("notReady", ready="still looking")]), ["still looking"]),
     ],
 )
-def test_what_is_not_ready_is_named(seen: Seen, expected: list[str]) -> None:
+def test_parts_of_the_operator_that_are_not_ready_are_named(seen: Seen, expected: list[str]) -> None:
     assert [str(entry) for entry in missing("cluster-policy", seen)] == expected
 
 

@@ -141,7 +141,9 @@ def test_a_run_that_could_not_renew_during_an_outage_counts_as_alive(
     assert runs.metadata["uid"] == "theirs"
 
 
-def test_of_two_runs_that_find_a_dead_one_only_one_removes_it(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_runs_removes_the_namespace_of_a_killed_run(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(own_namespace, "_SILENCE", 0.3)
     runs.cluster.namespaces["proof"] = {
         "metadata": {"name": "proof", "uid": "old", "labels": LABELS, "resourceVersion": "1"}

@@ -30,7 +30,7 @@ def test_another_process_continues_the_wait() -> None:
         ([["a"], ["a", "b"], []], 60, [], 3),
     ],
 )
-def test_it_checks_until_nothing_is_missing_or_the_time_is_over(
+def test_wait_ends_when_nothing_is_missing_or_at_the_timeout(
     left: list[list[str]], timeout: float, expected: list[str], looks: int
 ) -> None:
     rest = iter(left)

@@ -70,13 +70,13 @@ def in_journal(*texts: str) -> list[Message]:
 
 
 def in_dmesg(*texts: str) -> list[Message]:
-    """As dmesg prints them: the further lines of a record follow below its time."""
+    """Read messages as dmesg prints them, with the time only on a record's first line."""
     shown = "\n".join(STAMP + text.replace("\n", "\n               ") for text in texts)
     return read_messages(dmesg_records(f"{STAMP}usb 1-1: new device\n{shown}\n{STAMP}usb 1-1: gone\n"))
 
 
 def line_by_line(*texts: str) -> list[Message]:
-    """As syslog writes them: every line has its own time."""
+    """Read messages as syslog writes them, with the time on every line."""
     return read_messages(dmesg_records("\n".join(STAMP + line for text in texts for line in text.split("\n"))))
 
 

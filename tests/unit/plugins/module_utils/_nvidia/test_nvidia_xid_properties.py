@@ -65,7 +65,7 @@ def test_no_xid_is_lost_or_invented(messages: list[str], noise: str) -> None:
 
 
 @given(st.lists(MESSAGES, max_size=20))
-def test_only_a_critical_finding_that_is_not_over_is_a_problem(messages: list[str]) -> None:
+def test_only_a_current_critical_finding_is_a_problem(messages: list[str]) -> None:
     found = findings(event for event in map(read_message, messages) if event)
     assert len(list(problems_of(found))) == sum(1 for each in found if each.severity == data.CRITICAL and not each.over)
 

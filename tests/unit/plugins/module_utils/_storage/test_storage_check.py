@@ -119,7 +119,7 @@ def test_on_a_single_node_another_pod_reads_without_the_page_cache() -> None:
     assert pods.summary(results, 64)[1] == "another pod on solo read them from the node's memory"
 
 
-def test_for_a_class_each_node_gets_a_claim_whose_volume_is_deleted_with_it() -> None:
+def test_check_of_a_class_creates_and_deletes_a_volume_for_each_node() -> None:
     memory = Memory(lambda _pod: line(1, 2))
     results = verify(memory, ["gpu1", "gpu2"], "", "local-path")
     assert [(each["claim"], each["writer"]) for each in results] == [

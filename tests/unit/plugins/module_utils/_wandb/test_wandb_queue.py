@@ -22,7 +22,7 @@ URL = "https://api.wandb.ai"
 
 
 @pytest.mark.parametrize(("resource", "arguments", "words"), REFUSED)
-def test_what_the_agent_refuses_is_found_with_its_path(
+def test_settings_that_the_agent_refuses_are_named_with_their_path(
     resource: str, arguments: dict[str, Any], words: list[str]
 ) -> None:
     found = refusals(resource, arguments)

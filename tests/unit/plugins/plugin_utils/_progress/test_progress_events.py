@@ -156,7 +156,7 @@ def test_a_repeated_task_shows_its_attempt() -> None:
     assert progress.waiting_for() == "a: Wait for it (attempt 3 of 60)"
 
 
-def test_of_many_hosts_only_some_are_named() -> None:
+def test_only_some_of_many_hosts_are_named() -> None:
     progress, _lines = fed(play(0, "p"), task(0, "t"), *starts(0, *"abcdef"))
     assert progress.waiting_for() == "a, b, c, d and 2 more: t"
 
