@@ -31,6 +31,10 @@ PLAYBOOK = """
       ansible.builtin.import_role:
         name: gpulab.kubernetes.preflight
         tasks_from: driver
+    - name: Read what a change needs
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.preflight
+        tasks_from: driver_change
     - name: Show it
       ansible.builtin.copy:
         dest: "{{ place }}/found"
