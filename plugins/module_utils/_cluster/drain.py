@@ -18,7 +18,8 @@ from .watching import Watch
 
 _ENDED = ("Succeeded", "Failed")
 _MIRROR = "kubernetes.io/config.mirror"
-_GONE = 404
+# The answers if a pod is gone, and if another pod has its name now (to an eviction, and to a patch).
+_GONE, _CONFLICT, _INVALID = 404, 409, 422
 # Source: https://github.com/kubernetes/api/blob/master/policy/v1/types.go
 _BUDGET = "DisruptionBudget"
 # Annotation with which the programs of a pod learn how long they have at least before it is killed, in UTC.
@@ -134,9 +135,9 @@ def _annotate(api: Api, pod: Object, deadline: str | None) -> None:
     if (meta.get("annotations") or {}).get(DEADLINE) == deadline:
         return
     try:
-        api.merge(_path(pod), {"metadata": {"annotations": {DEADLINE: deadline}}})
+        api.merge(_path(pod), {"metadata": {"uid": meta.get("uid"), "annotations": {DEADLINE: deadline}}})
     except ApiError as error:
-        if error.status != _GONE and not error.passing:
+        if error.status not in (_GONE, _CONFLICT, _INVALID) and not error.passing:
             raise
 
 
@@ -148,16 +149,17 @@ def _evict(api: Api, pod: Object, evicted: list[str], options: dict[str, Any] | 
     """Request the pod's eviction, and note it once it is granted; return why the pod still exists."""
     meta = pod["metadata"]
     names = {"name": meta["name"], "namespace": meta["namespace"]}
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names}
+    options = {"preconditions": {"uid": meta.get("uid")}, **(options or {})}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": names, "deleteOptions": options}
     try:
-        api.create(f"{_path(pod)}/eviction", {**body, **({"deleteOptions": options} if options else {})})
+        api.create(f"{_path(pod)}/eviction", body)
     except ApiError as error:
         said = str(error).partition(": ")[2]
         if error.status == BUSY and _BUDGET in error.causes:
             return f"a disruption budget protects it ({said})"
-        if error.passing:
-            # The eviction can be requested again, whether or not the API granted it.
-            return f"the API could not answer the request for its eviction ({said})"
+        if error.passing or error.status == _CONFLICT:
+            # What is listed next can be evicted again, whether or not the API granted this request.
+            return f"the API could not grant the request for its eviction ({said})"
         if error.status != _GONE:
             raise
     evicted.append(full_name(pod))

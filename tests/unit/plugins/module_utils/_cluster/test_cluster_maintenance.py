@@ -38,7 +38,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.records
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from damaged import JSON
-from fake_cluster import FakeCluster, FakeNode
+from fake_cluster import FakeCluster, FakeNode, wrong_uid
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -51,13 +51,29 @@ def pod(name: str, owner: str = "ReplicaSet", **meta: Any) -> dict[str, Any]:
     namespace = "plugins" if owner == "DaemonSet" else "team"
     known = {"namespace": namespace, "ownerReferences": owners, "labels": {"app": "device-plugin"}}
     return {
-        "metadata": {"name": name, **known, **meta},
+        "metadata": {"name": name, "uid": f"uid-{name}", **known, **meta},
         "spec": {"nodeName": "gpu1"},
         "status": {"phase": "Running"},
     }
 
 
 BUDGET = ApiError("Error while asking the API: Cannot evict pod.", 429, ["DisruptionBudget"])
+
+
+def check_precondition(pods: list[dict[str, Any]], name: str, uid: str, status: int) -> dict[str, Any]:
+    """Return the pod with this name. Raise the API server's error if it is gone, or has another UID."""
+    found = next((each for each in pods if each["metadata"]["name"] == name), None)
+    if found is None:
+        raise ApiError(f'Error while asking the API: pods "{name}" not found', 404)
+    if found["metadata"]["uid"] != uid:
+        raise ApiError(f"Error while asking the API: {wrong_uid(name, uid, found['metadata']['uid'])}", status)
+    return found
+
+
+def replace_pods(pods: list[dict[str, Any]], recreated: list[dict[str, Any]]) -> None:
+    names = {each["metadata"]["name"] for each in recreated}
+    pods[:] = [each for each in pods if each["metadata"]["name"] not in names] + recreated
+    recreated.clear()
 
 
 class FakeApi:
@@ -74,6 +90,8 @@ class FakeApi:
         self.stubborn = False
         self.merges = 0
         self.evictions: list[dict[str, Any]] = []
+        # Pods that take the place of those with their names, before the first of these is evicted.
+        self.recreated: list[dict[str, Any]] = []
 
     def find(self, path: str) -> dict[str, Any]:
         return copy.deepcopy(self.node)
@@ -81,7 +99,8 @@ class FakeApi:
     def items(self, path: str, **query: str) -> list[dict[str, Any]]:
         assert query == {"fieldSelector": "spec.nodeName=gpu1"}
         away = KEY in self.node["metadata"]["labels"] and not self.stubborn
-        return [each for each in self.pods if not (away and each["metadata"]["namespace"] == "plugins")]
+        here = [each for each in self.pods if each["spec"]["nodeName"] == "gpu1"]
+        return [each for each in here if not (away and each["metadata"]["namespace"] == "plugins")]
 
     def listed(self, path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
         return self.items(path, **query), ""
@@ -91,11 +110,13 @@ class FakeApi:
         self.evictions.append(body)
         if name in self.protected:
             raise self.refusal
+        replace_pods(self.pods, self.recreated)
+        check_precondition(self.pods, name, body["deleteOptions"]["preconditions"]["uid"], 409)
         self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
 
     def merge(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         if "/pods/" in path:
-            (found,) = [each for each in self.pods if path.endswith(f"/pods/{each['metadata']['name']}")]
+            found = check_precondition(self.pods, path.rpartition("/")[2], body["metadata"]["uid"], 422)
             known = found["metadata"].get("annotations", {})
             found["metadata"]["annotations"] = {**known, **body["metadata"]["annotations"]}
             return found
@@ -136,7 +157,8 @@ def test_jobs_learn_their_deadline_and_get_what_is_left_of_the_wait() -> None:
     graces = {each["metadata"]["name"]: each.get("deleteOptions", {}) for each in api.evictions}
     assert 590 <= graces["train-0"]["gracePeriodSeconds"] <= 600
     # Other pods end as in any drain, and a longer grace period of a pod is respected.
-    assert graces["web-0"] == {} and graces["long-0"] == {"gracePeriodSeconds": 7200}
+    assert graces["web-0"] == {"preconditions": {"uid": "u2"}}
+    assert graces["long-0"] == {"preconditions": {"uid": "u3"}, "gracePeriodSeconds": 7200}
     deadline = datetime.fromisoformat(trained["metadata"]["annotations"][DEADLINE].replace("Z", "+00:00"))
     assert -1 <= deadline.timestamp() - (before + 600) <= 5
 
@@ -256,6 +278,37 @@ def test_an_eviction_that_the_api_forbids_ends_the_drain() -> None:
     api.protected, api.refusal = {"train-0"}, ApiError("Error while asking the API: forbidden", 403)
     with pytest.raises(ApiError, match="forbidden"):
         work(api).begin({}, Plan(drain=True, timeout=60))
+
+
+@pytest.mark.parametrize("node", ["gpu1", "gpu2"])
+@pytest.mark.parametrize("grace", [0.0, 0.3])
+def test_a_pod_that_was_created_again_under_its_name_is_not_taken_for_the_one_that_was_listed(
+    node: str, grace: float
+) -> None:
+    """A pod of a StatefulSet ends and is created again, here or on another node, before its eviction is requested."""
+    api = FakeApi(pod("db-0", "StatefulSet", uid="u1"))
+    api.recreated = [{**pod("db-0", "StatefulSet", uid="u2"), "spec": {"nodeName": node}}]
+    again = api.recreated[0]
+    evicted = drain(api, "gpu1", 1, ["u1"], grace)  # type: ignore[arg-type]
+    uids = [each["deleteOptions"]["preconditions"]["uid"] for each in api.evictions]
+    assert (uids, evicted) == ((["u1", "u2"], ["team/db-0"]) if node == "gpu1" else (["u1"], []))
+    assert (again in api.pods) == (node == "gpu2") and "annotations" not in again["metadata"]
+
+
+def test_a_deadline_is_not_written_to_a_pod_that_was_created_again() -> None:
+    api = FakeApi(pod("db-0", "StatefulSet", uid="u1"))
+    listed = api.listed
+
+    def list_then_replace(path: str, **query: str) -> tuple[list[dict[str, Any]], str]:
+        found = listed(path, **query)
+        replace_pods(api.pods, api.recreated)
+        return found
+
+    api.listed = list_then_replace  # type: ignore[method-assign]
+    api.recreated = [{**pod("db-0", "StatefulSet", uid="u2"), "spec": {"nodeName": "gpu2"}}]
+    (again,) = api.recreated
+    assert drain(api, "gpu1", 1, ["u1"], 0.3) == []  # type: ignore[arg-type]
+    assert again in api.pods and "annotations" not in again["metadata"]
 
 
 def test_a_pod_is_evicted_once_and_then_watched(tmp_path: Path) -> None:
