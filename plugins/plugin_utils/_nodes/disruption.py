@@ -24,6 +24,8 @@ def decide(
     wait: float | str = 0,
     may_defer: bool = True,
     owners: Mapping[str, str] | None = None,
+    deadline: float = 0,
+    now: float = 0,
 ) -> dict[str, Any]:
     """Return the ``refusal``, or the ``action`` on which the policy decides (drain, signal, wait or defer, empty to
     continue), the ``users``, and a ``warning`` about the data that a drain deletes. A policy that is not known here
@@ -31,7 +33,8 @@ def decide(
 
     ``pods`` were given a GPU by the kubelet (gpu_pods_info), ``processes`` are the others that have one open
     (nvidia_driver_users_info), ``held``: the node is cordoned, and drained if the policy says so. ``wait`` is how long
-    pods may continue, in seconds; ``owners`` names them with their controllers, by UID.
+    pods may continue, in seconds; ``owners`` names them with their controllers, by UID. A node waits once in a run,
+    until the ``deadline`` that its first wait returned, 0 before that; ``now`` is the time.
     """
     evicts = policy in _EVICTS
     uids = [str(pod.get("uid") or "") for pod in pods]
@@ -41,13 +44,17 @@ def decide(
     volumes = "; ".join(f"{_pod(pod)}: {', '.join(pod['empty_dirs'])}" for pod in pods if pod.get("empty_dirs"))
     lost = f"Draining {node} deletes what pods have in emptyDir volumes: {volumes}" if volumes else ""
     action = _choose_action(policy, bool(pods), held, may_defer) if users else ""
+    grace = float(wait) if policy in _WAITS else 0
+    if policy == WAIT and deadline:
+        grace = max(0, deadline - now)
     return {
         "refusal": _refusal(node, change, users, lost, held and policy != WAIT, may_defer)
         if action == "refuse"
         else "",
         "action": "" if action == "refuse" else action,
         "evict": evicts,
-        "grace": float(wait) if policy in _WAITS else 0,
+        "grace": grace,
+        "deadline": deadline or (now + grace if action == WAIT else 0),
         "jobs": [uid for uid in uids if uid],
         "users": users,
         "warning": lost if evicts and action != "refuse" else "",

@@ -163,6 +163,22 @@ def test_each_policy_has_its_own_drain_and_grace_period(held: tuple[int, str, Si
     }
 
 
+def test_several_changes_of_a_node_wait_together_no_longer_than_one(site: Site) -> None:
+    """gpu1 waits for a pod, another starts when the first change is made, and the second change waits for it."""
+    site.answer("gpu_pods_info", {"changed": False, "pods": []}, '"timeout": 10')
+    settings = {
+        "cluster_node_name": "gpu1",
+        "cluster_api_kubeconfig": "/nowhere",
+        "cluster_disruption_policy": "wait",
+        "cluster_disruption_wait": 90,
+        "ansible_become": False,
+    }
+    status, output = site.play(PLAYBOOK + PLAYBOOK, settings)
+    assert status == 0, output
+    begun = [each["grace"] for each in site.asked("node_maintenance") if each["state"] == "begun"]
+    assert len(begun) == 2 and begun[0] == 90 and 0 <= begun[1] < 90
+
+
 def test_users_that_block_a_deferred_change_are_recorded_and_shown(held: tuple[int, str, Site]) -> None:
     _status, output, site = held
     written = {name: calls for name, calls in by_host(site, "managed_files").items() if calls}

@@ -75,6 +75,27 @@ def test_pod_that_started_after_the_cordon_is_not_interrupted(policy: str, refus
     assert not disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["refusal"]
 
 
+@pytest.mark.parametrize(
+    ("policy", "deadline", "grace", "until"),
+    [
+        ("wait", 0, 60, 1060),
+        ("wait", 1020, 20, 1020),
+        # The node is only cordoned, and deferred if its GPUs are in use then.
+        ("wait", 990, 0, 990),
+        ("signal", 0, 60, 0),
+        ("signal", 1020, 60, 1020),
+        ("drain", 0, 0, 0),
+    ],
+)
+def test_a_node_waits_once_in_a_run(policy: str, deadline: float, grace: float, until: float) -> None:
+    found = disruption([TRAIN], policy, "gpu1", "a restart", wait=60, deadline=deadline, now=1000)
+    assert (found["grace"], found["deadline"]) == (grace, until)
+
+
+def test_a_wait_has_begun_only_with_users() -> None:
+    assert disruption([], "wait", "gpu1", "a restart", wait=60, now=1000)["deadline"] == 0
+
+
 def test_process_that_outlasts_the_wait_defers_the_change() -> None:
     actions = {
         policy: disruption([], policy, "gpu1", "a restart", [SHELL], held=True)["action"]
