@@ -19,6 +19,8 @@ from ...module_utils._files import DEFERRED, LARGEST_DEFERRED
 from ...module_utils._words import moment
 
 PURPOSES = (DISRUPTION, DRIVER_UPGRADE)
+# The roles of the play that a deferral ends, in its order.
+_ROLES = ("host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm")
 _MOST_USERS, _LONGEST = 32, 300
 _UNPRINTABLE = re.compile(r"[^ -~]")
 
@@ -66,14 +68,33 @@ def described(text: Any) -> list[str]:
     return [sentence(each.fields()) for each in found.values()]
 
 
+def pending_changes(entry: Deferral) -> set[str]:
+    """What is left for a later run: the states that are pending, as ROLE/STATE, or the text if it has none."""
+    parts = (part.partition(": ") for part in entry.pending.split("; "))
+    states = {f"{role}/{state.partition(' (')[0]}" for role, _separator, found in parts for state in found.split(", ")}
+    return {entry.pending, *states}
+
+
 def with_deferral(
-    text: Any, purpose: str, change: str, users: Iterable[str], pending: str | Mapping[str, Sequence[str]], now: str
+    text: Any,
+    purpose: str,
+    change: str,
+    users: Iterable[str],
+    pending: str | Mapping[str, Sequence[str]],
+    now: str,
+    role: str = "",
+    applied: bool = False,
 ) -> dict[str, Any]:
-    """Return the file that also records this deferral, for managed_files. A repeated deferral keeps its start time."""
+    """Return the file that also records this deferral, for managed_files. A repeated deferral keeps its start time.
+
+    ``pending`` is a text, or by role what was pending before the play. ``role`` is the one that the deferral ends;
+    ``applied``: only a restart of it is left.
+    """
     known = deferrals(text) or {}
     since = known[purpose].since if purpose in known else now
     if not isinstance(pending, str):
-        pending = "; ".join(f"{role}: {', '.join(what)}" for role, what in pending.items())
+        left = _ROLES[_ROLES.index(role) + applied :] if role in _ROLES else _ROLES
+        pending = "; ".join(f"{each}: {', '.join(pending[each])}" for each in left if each in pending) or change
     entry = Deferral(since, _clean(change), tuple(map(_clean, users))[:_MOST_USERS], _clean(pending))
     return _file({**known, purpose: entry})
 

@@ -14,6 +14,7 @@ from ...module_utils._acceptance.problems import SITE
 from ...module_utils._problem import split_commands
 from .._driver.fit import AUTO
 from .._driver.version import pinned
+from .._nodes.deferral import deferrals, pending_changes, sentence
 from .._preflight.existing import kept_version
 
 _VERSION = f"Install it: {SITE}. Or set the variable of this version to the installed version."
@@ -91,6 +92,27 @@ def compare(seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterator[Row]
         yield Row("swap", "off, also after a reboot", found, advice=_SWAP)
     for path in seen.get("files", []):
         yield Row(path, "the file that the collection writes", "another file, or none", advice=_FILE)
+
+
+def deferral_of(row: Row, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """Return a sentence about the deferred change that would correct this difference, empty if there is none."""
+    entries = (deferrals(seen.get("deferred")) or {}).values()
+    corrections = _corrections(row, seen, wanted)
+    return next((sentence(each.fields()) for each in entries if corrections & pending_changes(each)), "")
+
+
+def _corrections(row: Row, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -> set[str]:
+    """Return which changes correct a difference, as pending_changes names them."""
+    name = row.component
+    if name.startswith("NVIDIA driver") or name in seen.get("driver", {}).get("packages", {}):
+        return {"nvidia_driver/packages", "nvidia_driver/kernel module", f"the NVIDIA driver to {row.wanted}"}
+    if name.startswith("/"):
+        return {f"{'nvidia_container_toolkit' if 'nvidia' in name else 'containerd'}/configuration"}
+    if name in wanted.get("gpu_packages", {}):
+        return {"nvidia_container_toolkit/packages"}
+    if name in wanted.get("packages", {}):
+        return {f"{'containerd' if name == 'containerd.io' else 'kubeadm'}/packages"}
+    return set()
 
 
 def version_fits(wanted: str, found: str) -> bool:

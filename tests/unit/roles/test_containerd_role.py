@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,3 +52,24 @@ def test_containerd_is_not_restarted_with_a_broken_configuration(ended: tuple[Si
     assert output.count("containerd has not been restarted") >= 2
     calls: list[dict[str, Any]] = [event for event in site.events() if event["event"] == "call"]
     assert [call["check"] for call in calls if call["module"] == "managed_service"] == [True, True]
+
+
+def test_a_deferred_restart_leaves_nothing_else_of_containerd_pending(tmp_path: Path) -> None:
+    site = Site(tmp_path, further=["containerd_info"])
+    site.answer("managed_service", {"changed": True, "actions": ["restart"], "restart": True})
+    config = f"version = 3\n{RUNC}options = {{SystemdCgroup = true}}\n"
+    site.answer("containerd_info", {"version": "2.3.6", "config_error": "", "config_dump": config, "files": []})
+    site.answer("gpu_pods_info", {"pods": [{"uid": "u1", "namespace": "team", "name": "train", "empty_dirs": []}]})
+    site.answer("node_maintenance", {"changed": True, "jobs": {}})
+    settings = {
+        "preflight_host": {"installed": {}},
+        "cluster_disruption_policy": "defer",
+        "cluster_api_kubeconfig": "/nowhere",
+        "ansible_become": False,
+        "enter_role": "containerd",
+        "plan_pending": {"containerd": ["configuration"], "nvidia_container_toolkit": ["packages"]},
+    }
+    status, output = site.play(PLAYBOOK, settings)
+    assert status == 0, output
+    (written,) = [call["files"][0] for call in site.asked("managed_files")]
+    assert json.loads(written["content"])["disruption"]["pending"] == "nvidia_container_toolkit: packages"

@@ -56,6 +56,7 @@ def installed(driver: str = DRIVER) -> dict[str, Any]:
         },
         "kernel": {"running": "6.1", "newest": "6.1", "newest_has_driver": True, "newest_has_headers": True},
         "swap": [],
+        "deferred": "",
         "pci": [{}],
     }
 
@@ -106,6 +107,25 @@ def test_drift_fails_the_run_after_the_report_is_written(site: Site) -> None:
     assert {(row["host"], row["component"]) for row in rows} == {
         (host, component) for host in ("gpu1", "cp1") for component in ("NVIDIA driver", "/etc/x.toml")
     }
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["deferred", "another difference"])
+def test_a_difference_that_a_deferred_change_corrects_is_a_warning(site: Site, others: bool) -> None:
+    entry = {"since": "2026-11-01T10:00:00Z", "change": "a change", "users": ["team/train"]}
+    record = json.dumps({"disruption": {**entry, "pending": "nvidia_driver: packages, kernel module"}})
+    site.answer("gpu_host_info", {**installed("570.1.02"), "deferred": record}, host="gpu1")
+    if others:
+        area = {"name": "/mnt/swapfile", "origin": ""}
+        site.answer("gpu_host_info", {**installed("570.1.02"), "deferred": record, "swap": [area]}, host="gpu1")
+    status, output = site.play(PLAYBOOK, SETTINGS)
+    shown, _judge, failed = " ".join(output.split()).partition("Fail if a host differs from its pinned state")
+    warning = (
+        "WARNING: gpu1: NVIDIA driver: expected 580.178.04, found 570.1.02. a change is deferred since "
+        "2026-11-01T10:00:00Z (pending: nvidia_driver: packages, kernel module): team/train use its GPUs."
+    )
+    assert (status != 0, warning in shown) == (others, True), output
+    assert "NVIDIA driver" not in failed and ("/mnt/swapfile" in failed) == others
+    assert [row["component"] for row in report(site)["drift"]] == ["NVIDIA driver"] + ["swap"] * others
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,29 @@ def test_deferral_is_recorded_until_the_change_is_made() -> None:
     assert record(made["content"], "driver-upgrade", users=[]) == {"path": first["path"], "state": "absent"}
 
 
+ALL = {
+    "host": ["swap"],
+    "containerd": ["configuration", "packages"],
+    "kubeadm": ["packages"],
+    "nvidia_driver": ["packages"],
+}
+
+
+@pytest.mark.parametrize(
+    ("role", "applied", "pending"),
+    [
+        ("", False, "host: swap; nvidia_driver: packages; containerd: configuration, packages; kubeadm: packages"),
+        ("nvidia_driver", False, "nvidia_driver: packages; containerd: configuration, packages; kubeadm: packages"),
+        ("containerd", False, "containerd: configuration, packages; kubeadm: packages"),
+        ("containerd", True, "kubeadm: packages"),
+        ("kubeadm", True, "a restart"),
+    ],
+)
+def test_what_was_changed_before_the_deferral_is_not_pending(role: str, applied: bool, pending: str) -> None:
+    written = json.loads(record(pending=ALL, role=role, applied=applied)["content"])["disruption"]
+    assert written["pending"] == pending
+
+
 def test_change_that_is_deferred_again_keeps_its_start_time() -> None:
     again = json.loads(record(record()["content"], now=LATER, users=["team/eval"])["content"])["disruption"]
     assert (again["since"], again["users"]) == (NOW, ["team/eval"])

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -138,6 +139,63 @@ def test_difference_is_reported_with_component_and_advice(
     assert found in row["found"] and advice in row["advice"] and row["drift"]
     expected = f"gpu1: {row['component']}: expected {row['wanted']}, found {row['found'] or 'nothing'}. {row['advice']}"
     assert row["text"] == expected
+
+
+CONFIG, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/50-nvidia.toml"
+UNMANAGED_KERNEL = {"running": "6.1", "newest": "6.2", "newest_has_driver": False, "newest_has_headers": True}
+# Everything that can differ does.
+ALL_DIFFER = {
+    **SEEN,
+    "packages": {
+        "kubelet": {"version": "1.36.4-1.1", "held": False},
+        "containerd.io": {"version": "2.3.5-1", "held": True},
+        "nvidia-container-toolkit": {"version": "1.20.0-1", "held": True},
+    },
+    "driver": {
+        "loaded": "570.1",
+        "library": "570.1",
+        "packages": {"nvidia-open": {"version": "570.1-1", "held": True}},
+    },
+    "files": [CONFIG, DROP_IN],
+    "swap": [{"name": "/swapfile", "origin": AGENT}],
+    "kernel": UNMANAGED_KERNEL,
+}
+DRIVER = {"NVIDIA driver", "NVIDIA driver's library", "nvidia-open"}
+
+
+@pytest.mark.parametrize(
+    ("purpose", "pending", "deferred"),
+    [
+        ("disruption", "containerd: repository, packages, service (restart)", {"containerd.io"}),
+        ("disruption", "containerd: configuration (restart)", {CONFIG}),
+        ("disruption", "nvidia_container_toolkit: packages, configuration", {"nvidia-container-toolkit", DROP_IN}),
+        ("disruption", "nvidia_driver: kernel module; kubeadm: packages, kubelet", {*DRIVER, "kubelet"}),
+        ("driver-upgrade", "the NVIDIA driver to 580.178.04", DRIVER),
+        ("driver-upgrade", "the NVIDIA driver to 595.91.07", set()),
+        # Nothing is left but a restart.
+        ("disruption", "a restart of containerd", set()),
+        ("disruption", "host: swap", set()),
+        ("disruption", "containerd: everything, since the host could not be read", set()),
+    ],
+)
+def test_only_what_a_deferred_change_corrects_is_deferred(purpose: str, pending: str, deferred: set[str]) -> None:
+    entry = {"since": "2026-11-27T10:00:00Z", "change": "a change", "users": ["team/train"], "pending": pending}
+    wanted = {**WANTED, "packages": {**WANTED["packages"], "containerd.io": "2.3.6"}}
+    seen = {**ALL_DIFFER, "deferred": json.dumps({purpose: entry})}
+    rows = drift({"gpu1": {"seen": seen, "wanted": wanted}})
+    assert {row["component"] for row in rows} == {
+        *("kubelet", "containerd.io", "nvidia-container-toolkit", CONFIG, DROP_IN, "swap", "kernel of the next boot"),
+        *DRIVER,
+    }
+    assert {row["component"] for row in rows if row["deferred"]} == deferred
+    since = "a change is deferred since 2026-11-27T10:00:00Z"
+    assert all((since in row["text"]) == row["deferred"] == (row["advice"] not in row["text"]) for row in rows)
+
+
+@pytest.mark.parametrize("record", ["", "{", None])
+def test_no_deferral_excuses_a_difference_without_a_record_that_can_be_read(record: str | None) -> None:
+    rows = drift({"gpu1": {"seen": {**ALL_DIFFER, "deferred": record}, "wanted": WANTED}})
+    assert rows and not any(row["deferred"] for row in rows)
 
 
 def test_driver_without_held_packages_is_drift() -> None:
