@@ -169,13 +169,25 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._cluster.api import Api
+from ..module_utils._cluster.api import Api, ApiError
 from ..module_utils._cluster.maintenance import Maintenance, Plan
 from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
+from ..module_utils._errors import DomainError
 from ..module_utils._module import run
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
+    try:
+        return _run(module)
+    except ApiError as error:
+        raise DomainError(
+            f"{error}\nThe node {module.params['node']} may still be cordoned. When the API answers, run the playbook "
+            "again: it resumes the change, or uncordons the node.",
+            **error.fields,
+        ) from error
+
+
+def _run(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     api = Api(params["kubeconfig"])
     work = Maintenance(api, params["node"], params["purpose"], module.check_mode, params["identity"])

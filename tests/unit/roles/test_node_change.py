@@ -179,6 +179,17 @@ def test_several_changes_of_a_node_wait_together_no_longer_than_one(site: Site) 
     assert len(begun) == 2 and begun[0] == 90 and 0 <= begun[1] < 90
 
 
+@pytest.mark.parametrize("api", [True, False], ids=["", "the API does not answer"])
+def test_a_refusal_releases_a_node_that_an_earlier_run_has_left_cordoned(site: Site, api: bool) -> None:
+    site.answer("node_maintenance", {"changed": True} if api else {"failed": True, "msg": "no complete answer"})
+    status, output = site.play(
+        PLAYBOOK, {"cluster_node_name": "gpu1", "cluster_api_kubeconfig": "/nowhere", "ansible_become": False}
+    )
+    assert [each["state"] for each in site.asked("node_maintenance")] == ["ended"]
+    *_others, last = output.partition("Fail with the reason")
+    assert status != 0 and "a restart: it would interrupt what uses the GPUs of gpu1: team/train." in last
+
+
 def test_users_that_block_a_deferred_change_are_recorded_and_shown(held: tuple[int, str, Site]) -> None:
     _status, output, site = held
     written = {name: calls for name, calls in by_host(site, "managed_files").items() if calls}
