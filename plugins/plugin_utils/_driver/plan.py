@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...module_utils._cluster.maintenance import reliable
-from ...module_utils._cluster.records import DRIVER_UPGRADE
+from ...module_utils._cluster.nodes import labels_of
+from ...module_utils._cluster.records import DRIVER_UPGRADE, key
 from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, modules_of, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
@@ -78,12 +79,16 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
     package = data.get("package") or identity(driver["packages"], former)
     found = plan(host, replace(wanted, former=package), table)
     capacity = (node.get("status") or {}).get("capacity") or {}
+    pending = not found["loaded"] or any(
+        version in (found["follow"] or {}).get("replaces", []) for version in driver["packages"].values()
+    )
+    # The label is set when the GPUs are free. Before that, the node is only cordoned, and may be deferred.
+    begun = record and (record.labels or record.failure or key(DRIVER_UPGRADE) in labels_of(node))
     return {
         **found,
         "upgrade": {
-            "pending": not found["loaded"]
-            or any(version in (found["follow"] or {}).get("replaces", []) for version in driver["packages"].values()),
-            "interrupted": record is not None,
+            "pending": pending,
+            "interrupted": bool(begun if pending else record),
             "former": former,
             "package": package,
             "return": _return(host, replace(wanted, version=former, former=package, returning=True), table)

@@ -265,8 +265,13 @@ def test_node_in_use_is_left_for_a_later_run(
     entry = json.loads(file["content"])["driver-upgrade"]
     assert entry["users"] == (["research/train-0"] if pods else ["python3 7"])
     assert entry["pending"] == f"the NVIDIA driver to {NEW}"
+    # The run was ended during the wait.
+    waiting = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
+    site.answer("k8s_info", node_with(waiting), '"Node"')
+    status, output, found = site.run(cluster_disruption_policy=policy, cluster_disruption_wait=1)
+    assert (status, found) == (0, calls), output
     # After an interrupted upgrade, the node may have only half of a driver.
-    record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
+    record = {"cordoned": False, "labels": LEFT, "data": {"from": OLD}, "failure": ""}
     site.answer("k8s_info", node_with(record), '"Node"')
     status, output, found = site.run(cluster_disruption_policy=policy, cluster_disruption_wait=1)
     assert status != 0 and entry["users"][0] in output
@@ -365,6 +370,8 @@ def test_failed_verification_rolls_the_driver_back(site: Upgrade) -> None:
     assert "could not be rolled back" in output and f"nvidia-smi reports {NEW}" in output
 
 
+# The former labels of a node whose device plugin has left.
+LEFT = {"gpulab.io/driver-upgrade": None}
 UNVERIFIED = {"failed": True, "inconclusive": True, "msg": "Error while verifying the GPUs: the API did not answer"}
 
 
@@ -433,7 +440,7 @@ def test_interrupted_upgrade_is_resumed(site: Upgrade) -> None:
 
 
 def test_failed_drain_of_a_resumed_upgrade_does_not_release_the_node(site: Upgrade) -> None:
-    record = {"cordoned": False, "labels": {}, "data": {"from": OLD}, "failure": ""}
+    record = {"cordoned": False, "labels": LEFT, "data": {"from": OLD}, "failure": ""}
     site.answer("k8s_info", node_with(record), '"Node"')
     site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
     status, output, calls = site.run()

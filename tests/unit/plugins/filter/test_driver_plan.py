@@ -166,8 +166,12 @@ def test_signed_modules_are_found_for_a_kernel_without_a_meta_package() -> None:
     assert words(found)[0] == "linux-modules-nvidia-550-server-open-6.8.0-1032-aws"
 
 
+KEY = "gpulab.io/driver-upgrade"
+
+
 def node(**data: Any) -> dict[str, Any]:
-    annotations = {"gpulab.io/driver-upgrade": json.dumps({"cordoned": False, "data": data})} if data else {}
+    record = {"cordoned": False, "data": data, "labels": {KEY: None}}
+    annotations = {KEY: json.dumps(record)} if data else {}
     capacity = {"cpu": "4", "nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "2"}
     return {"metadata": {"annotations": annotations}, "status": {"capacity": capacity}}
 
@@ -308,6 +312,29 @@ def test_upgrade_is_planned_from_installed_and_recorded_versions(
     assert (found["pending"], found["interrupted"], found["former"]) == (pending, bool(data), former)
     assert found["return"].get("version", "") == returns
     assert found["offered"] == {"nvidia.com/mig-1g.5gb": "2"}
+
+
+@pytest.mark.parametrize(
+    ("record", "labels", "interrupted"),
+    [
+        ({}, {}, False),
+        ({"labels": {KEY: None}}, {}, True),
+        ({"failure": "a budget"}, {}, True),
+        # The annotation was removed after an interruption.
+        ({}, {KEY: "running"}, True),
+    ],
+)
+def test_an_upgrade_that_has_only_cordoned_the_node_can_still_be_deferred(
+    record: dict[str, Any], labels: dict[str, str], interrupted: bool
+) -> None:
+    text = json.dumps({"cordoned": False, "data": {"from": OLD}, **record})
+    cordoned = {"metadata": {"annotations": {KEY: text}, "labels": labels}}
+    driver = {"loaded_version": OLD, "packages": {}, "origin": "cuda_repository"}
+    found = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, NEW, cordoned)["upgrade"]
+    assert (found["pending"], found["interrupted"]) == (True, interrupted)
+    # The run with the version that is to stay ends the maintenance.
+    stays = plan(host("Ubuntu 24.04", nvidia_driver=driver), TABLE, OLD, cordoned)["upgrade"]
+    assert (stays["pending"], stays["interrupted"]) == (False, True)
 
 
 def test_services_stopped_by_an_interrupted_upgrade_are_started() -> None:
