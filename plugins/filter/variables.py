@@ -12,6 +12,8 @@ from typing import Any, Callable
 from ansible import context
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.utils.vars import load_extra_vars
+from jinja2 import UndefinedError, pass_context
+from jinja2.runtime import Context
 
 from ..module_utils._problem import Problem
 from ..plugin_utils._inventory import files, names, notes, references, variable_files, variables
@@ -114,6 +116,18 @@ def fact_variable_problems(hostvars: Mapping[str, Any], hosts: Sequence[str]) ->
     return [_printable(problem.fields()) for problem in found]
 
 
+@pass_context
+def play_variable_problems(context: Context, names: Iterable[str]) -> list[dict[str, Any]]:
+    """Find problems in those of the variables that a playbook sets. They are not part of hostvars."""
+    known = variables.specification()
+    found: list[Problem] = []
+    for name in filter(known.__contains__, names):
+        # What refers to facts can't be evaluated yet.
+        with contextlib.suppress(AnsibleError, UndefinedError):
+            found += variables.wrong_value("", name, {name: context.resolve_or_missing(name)}, known[name])
+    return [_printable(problem.fields()) for problem in found]
+
+
 def playbook_directory(hosts: Iterable[Mapping[str, Any]]) -> str:
     """Return the directory of the playbook of this run, next to which Ansible reads variables, too."""
     return next((str(values["playbook_dir"]) for values in hosts if "playbook_dir" in values), "")
@@ -150,5 +164,6 @@ class FilterModule:
         return {
             "fact_variable_problems": fact_variable_problems,
             "variable_notes": variable_notes,
+            "play_variable_problems": play_variable_problems,
             "variable_problems": variable_problems,
         }

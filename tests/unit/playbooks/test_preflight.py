@@ -114,6 +114,22 @@ def test_values_from_play_vars_and_facts_are_checked(run: Run, inventory: str, g
     assert expected in " ".join(output.split())
 
 
+def test_role_variables_set_by_a_playbook_are_checked_before_a_host_is_reached(run: Run) -> None:
+    """Those that refer to facts, or to nothing that is known here, are left to the roles that use them."""
+    settings = (
+        "{nvidia_driver_profiling: everyone, containerd_version: \"{{ ansible_facts['os_family'] }}\", "
+        "kubeadm_packages_hold: '{{ nothing }}', flannel_backend: vxlan}"
+    )
+    imported = "gpulab.kubernetes.preflight\n"
+    # The playbook is a format string.
+    escaped = settings.replace("{", "{{").replace("}", "}}")
+    playbook = PLAYBOOK.replace(imported, f"{imported}  vars: {escaped}\n")
+    status, output, traces = run(f"[control_plane]\ncp1 {HERE}\n[workers]\ncp1\n", playbook=playbook)
+    told = " ".join(output.split())
+    assert status != 0 and traces == [] and "1 problem" in told, output
+    assert "nvidia_driver_profiling must be one of: administrators, all, got: everyone" in told
+
+
 def test_role_variables_that_refer_to_facts_are_checked_before_any_change(run: Run) -> None:
     settings = " nvidia_driver_profiling=\"{{ ansible_facts['os_family'] | lower }}\""
     status, output, traces = run(f"[control_plane]\ncp1 {HERE}{settings}\n[workers]\ncp1\n")
