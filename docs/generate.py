@@ -1,4 +1,4 @@
-"""Write docs/variables.md, docs/cuda.md, docs/reference/, and tables in README.md, docs/drivers.md, docs/air-gapped.md.
+"""Write docs/variables.md, docs/cuda.md, docs/reference/, and tables in README.md and other pages.
 
 With ``--check``, report whether they are current.
 """
@@ -54,6 +54,7 @@ ROLES = (
 )
 BEGIN, END = "<!-- versions: written by docs/generate.py -->", "<!-- end of versions -->"
 DOWNLOADS = "<!-- downloads: written by docs/generate.py -->", "<!-- end of downloads -->"
+RENAMED = "<!-- renamed variables: written by docs/generate.py -->", "<!-- end of renamed variables -->"
 DRIVERS = "<!-- driver support: written by docs/generate.py -->", "<!-- end of driver support -->"
 HEAD = """\
 # Variables
@@ -176,7 +177,7 @@ def variables() -> str:
         parts.append(f"## {role}\n\n{spec['short_description'].rstrip('.')}.\n")
         options: dict[str, dict[str, Any]] = spec.get("options") or {}
         own = {
-            name: option | {"default": default[name]} if name in default else option
+            name: {"default": default[name]} | option if name in default else option
             for name, option in options.items()
             if name.startswith(role)
         }
@@ -292,7 +293,7 @@ def cuda() -> str:
 
 def matrix(toolkits: Iterable[Any]) -> list[tuple[str, ...]]:
     """Return a row for each toolkit since 11.0: how the newest release of each driver branch runs it."""
-    judge = compatibility().judge
+    judge = utility("_cuda.compatibility").judge
     words = {"native": "native", "minor_version_compatibility": "minor", "forward_compatibility": "forward"}
     rows = []
     for toolkit in toolkits:
@@ -303,14 +304,14 @@ def matrix(toolkits: Iterable[Any]) -> list[tuple[str, ...]]:
     return rows
 
 
-def compatibility() -> Any:
-    """Return the module that judges compatibility, imported from the collection."""
+def utility(name: str) -> Any:
+    """Return a module of plugin_utils, imported from the collection."""
     sys.path.insert(0, str(ROOT / "collections"))
     packages: Any = importlib.import_module("ansible_collections")
     # The package "ansible" may include a regular package of this name, which hides the other.
     if isinstance(packages.__path__, list):
         packages.__path__.insert(0, str(ROOT / "collections" / "ansible_collections"))
-    return importlib.import_module("ansible_collections.gpulab.kubernetes.plugins.plugin_utils._cuda.compatibility")
+    return importlib.import_module(f"ansible_collections.gpulab.kubernetes.plugins.plugin_utils.{name}")
 
 
 def listed(numbers: Iterable[int]) -> str:
@@ -354,6 +355,9 @@ def main() -> int:
     pages = {docs / "variables.md": variables(), docs / "cuda.md": cuda()}
     pages[ROOT / "README.md"] = replace_section(ROOT / "README.md", BEGIN, END, versions())
     pages[docs / "drivers.md"] = replace_section(docs / "drivers.md", *DRIVERS, driver_support())
+    renamed = utility("_inventory.renamed").RENAMED.items()
+    rows = table(("old name", "new name"), ((f"`{old}`", f"`{new}`") for old, new in renamed)).strip()
+    pages[docs / "updating.md"] = replace_section(docs / "updating.md", *RENAMED, rows)
     page = docs / "air-gapped.md"
     pages[page] = replace_section(page, *DOWNLOADS, downloads.section(table))
     pages |= reference.pages(ROOT, tools)

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.renamed import RENAMED
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +53,27 @@ def test_defaults_and_specifications_agree(role: str) -> None:
         if "{{" in str(default)
         and not {"int", "bool", "dict"}.isdisjoint({options[name]["type"], options[name].get("elements")})
     }
-    assert defaults == specified | templates
+    renamed = {name: defaults[name] for name in RENAMED.values() if name in defaults}
+    assert defaults == specified | templates | renamed
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_the_default_of_a_renamed_variable_is_the_value_of_its_old_name(old: str, new: str) -> None:
+    (default,) = [
+        read(ROOT / "roles" / role / "defaults" / "main.yml").get(new) for role in ROLES if new in options_of(role)
+    ]
+    known = specification()
+
+    def rendered(text: Any, **variables: Any) -> Any:
+        variables |= {"cluster_report_prefix": "my-"}
+        return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(text))
+
+    assert rendered(default, **{old: {"value": ["of the inventory"]}}) == {"value": ["of the inventory"]}
+    assert rendered(default) == rendered(known[new].get("default", False))
+    assert known[old]["description"] == f"Deprecated: use O({new})."
+    assert "default" not in known[old] and {**known[new], **known[old]} == known[new] | {
+        "description": known[old]["description"]
+    }
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -106,6 +129,7 @@ EMPTY = {"cluster_node_name", "cluster_node_address", "cluster_pod_network"}
 
 def test_a_repeated_default_is_the_default_of_the_role() -> None:
     defaults = {name: option.get("default") for role in ROLES for name, option in options_of(role).items()}
+    defaults |= {old: defaults[new] for old, new in RENAMED.items()}
     paths = [path for folder in ("roles", "playbooks") for path in (ROOT / folder).rglob("*.*") if path.is_file()]
     found = {
         (name, default)

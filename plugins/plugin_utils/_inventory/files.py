@@ -18,6 +18,7 @@ import yaml
 from ansible import constants
 
 from ...module_utils._problem import Problem
+from . import renamed
 from .access import kubeconfig_path, report_prefix
 
 # The next run must not read these files as inventories either, if the inventory sets their paths.
@@ -140,7 +141,7 @@ def by_default(variables: Mapping[str, Any], known: Mapping[str, Any], later: Co
 
 
 def _is_set(name: str, variables: Collection[str], later: Collection[str]) -> bool:
-    return name in variables or name in later
+    return renamed.name_in_use(name, variables) in variables or name in later
 
 
 def inventory_directory(value: Any, sources: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any
 
 from ...module_utils._problem import Problem
-from . import guesses
+from . import guesses, renamed
 from .cluster import GROUP_VARIABLES
 from .hosts import letters
 from .references import texts_of_roles, words
@@ -82,12 +82,15 @@ def facts() -> frozenset[str]:
 def find(
     hosts: Mapping[str, Mapping[str, Any]], modes: Mapping[str, Any], options: Iterable[str], are_errors: bool
 ) -> Iterator[Problem]:
-    """Yield the unknown variables that are errors, or those that are notes; ``hosts`` have unevaluated variables.
+    """Yield the unknown and renamed variables that are errors, or notes; ``hosts`` have unevaluated variables.
 
     ``modes``: by host, the value of cluster_unknown_variables.
     """
-    known = frozenset((*options, *GROUP_VARIABLES))
-    judged = {name: judge(name, known) for variables in hosts.values() for name in variables}
+    yield from renamed.find(hosts, are_errors)
+    # Not suggested for misspellings.
+    old = renamed.RENAMED.keys()
+    known = frozenset((*options, *GROUP_VARIABLES)).difference(old)
+    judged = {name: judge(name, known) for variables in hosts.values() for name in variables if name not in old}
     found = {name: unknown for name, unknown in judged.items() if unknown}
     used = _used(hosts.values()) if found else set()
     for host, variables in hosts.items():

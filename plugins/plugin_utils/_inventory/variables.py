@@ -21,7 +21,7 @@ from ansible.module_utils.errors import UnsupportedError
 from jinja2 import UndefinedError
 
 from ...module_utils._problem import Problem
-from . import cluster, files, references, rules, storage
+from . import cluster, files, references, renamed, rules, storage
 from . import hosts as members
 from .references import plain as _plain
 
@@ -88,7 +88,7 @@ def find(
         yield from references.problems(host, name, variables, scope, connection=False)
         yield from wrong_value(host, name, variables, known[name])
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
-    for name in files.WRITTEN:
+    for name in (renamed.name_in_use(each, variables) for each in files.WRITTEN):
         path = _values([name], variables, known).get(name) if name in variables else None
         directory = files.inventory_directory(path, sources) if path else ""
         if directory:
@@ -168,10 +168,11 @@ def known_values(names: Iterable[str], variables: Mapping[str, Any]) -> dict[str
     """Return the known values that the inventory sets for these variables; null and omit count as not set."""
     found = {}
     for name in names:
-        if name in variables:
+        given = renamed.name_in_use(name, variables)
+        if given in variables:
             # The value may refer to facts.
             with contextlib.suppress(UndefinedError, AnsibleError):
-                value = _plain(variables[name])
+                value = _plain(variables[given])
                 if not references.is_unset(value):
                     found[name] = value
     return found
@@ -211,13 +212,14 @@ def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specifica
     """Return the known and valid values of these variables, or the defaults of those that are not set."""
     found = {}
     for name in names:
-        if name not in variables:
+        given = renamed.name_in_use(name, variables)
+        if given not in variables:
             default = known[name]["default"]
             if "{{" not in str(default):
                 found[name] = default
-        elif not _wrong_or_unknown(name, variables, known[name]):
+        elif not _wrong_or_unknown(given, variables, known[given]):
             with contextlib.suppress(UndefinedError):
-                found[name] = _plain(variables[name])
+                found[name] = _plain(variables[given])
     return found
 
 
@@ -264,7 +266,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
         if not errors:
             forms = list(_wrong_form(name, value, option))
             yield from forms
-            rule = rules.VALUES.get(name, lambda _value: ())
+            rule = rules.VALUES.get(renamed.RENAMED.get(name, name), lambda _value: ())
             yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
 
 

@@ -136,7 +136,7 @@ def asked(table: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> di
                     "driver": driver,
                     "cluster_kubernetes_version": kubernetes,
                     "nvidia_driver_version": driver,
-                    "nvidia_driver_packages": extent,
+                    "nvidia_driver_extent": extent,
                     "preflight_host": {
                         "os": {
                             "key": release,

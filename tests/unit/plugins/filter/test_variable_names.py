@@ -17,7 +17,9 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpulab.kubernetes.plugins.filter.variables import FilterModule, variable_problems
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import guesses, names
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.cluster import GROUP_VARIABLES
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.renamed import RENAMED
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
+from jinja2 import StrictUndefined
 
 from lab.nodes import inventory
 from lab.nodes.spec import load as load_spec
@@ -128,6 +130,21 @@ def test_names_that_belong_to_others_are_accepted(variables: dict[str, Any]) -> 
     evaluated = Hostvars({"a": {name: "auto" if name in plain else value for name, value in variables.items()}})
     found = [problem for problem in variable_problems(evaluated, ["a"]) if problem["where"] not in plain]
     assert found == [] and variable_notes(evaluated, ["a"]) == []
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_the_old_name_of_a_variable_is_a_note_and_both_names_are_an_error(old: str, new: str) -> None:
+    # A template that is not known here has any type.
+    unknown = StrictUndefined("ansible_facts")
+    assert errors({new: unknown}) == [] and notes({new: unknown}) == []
+    assert errors({old: unknown}) == []
+    assert notes({old: unknown}) == [
+        f"a: {old} is now called {new}. The old name works until release 0.4.0. Rename it."
+    ]
+    assert notes({old: unknown, new: unknown}) == []
+    assert errors({old: unknown, new: unknown}) == [
+        f"{new} and {old} are both set. {old} is now called {new}, so only one can apply. Remove {old}"
+    ]
 
 
 def test_hosts_are_listed_together_and_have_their_own_setting() -> None:
