@@ -16,7 +16,7 @@ short_description: Internal filters for the verification of GPUs
 extends_documentation_fragment: gpulab.kubernetes.internal
 """
 
-_DIFFERS = "the MIG devices differ from nvidia_device_plugin_sharing; site.yml partitions the GPUs"
+_DIFFERS = "the MIG devices differ from cluster_gpu_sharing; site.yml partitions the GPUs"
 
 
 def acceptance_nodes(

@@ -188,7 +188,7 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
         yield Problem(
             "mig_strategies_differ",
             f"GPUs are partitioned with different MIG strategies: {listing(strategies)}",
-            "nvidia_device_plugin_sharing",
+            "cluster_gpu_sharing",
             "The operator has a single MIG strategy for all nodes (mig.strategy)",
             "Choose single or mixed for all hosts whose GPUs are partitioned",
         )
@@ -197,7 +197,7 @@ def sharing_problems(wanted: Wanted) -> Iterator[Problem]:
             "mps_with_mig_mixed",
             "GPUs of some hosts are shared through MPS, GPUs of other hosts are partitioned with the MIG strategy "
             "mixed",
-            "nvidia_device_plugin_sharing",
+            "cluster_gpu_sharing",
             "The operator has a single MIG strategy for all nodes (mig.strategy), and with mixed, its device plugin "
             "does not start on nodes with MPS",
             "Share through time slices instead of MPS, partition no GPUs, or set cluster_gpu_manager=device_plugin",
@@ -277,7 +277,7 @@ def relation_problems(values: Values) -> Iterator[Problem]:
             "migManager.enabled is true",
             _OWN,
             "The operator would undo the MIG geometry that the hosts declare",
-            "Remove this value, and declare the geometry in nvidia_device_plugin_sharing",
+            "Remove this value, and declare the geometry in cluster_gpu_sharing",
         )
     if not _at(values, "devicePlugin.enabled"):
         yield Problem(

@@ -82,8 +82,8 @@ def measure(lab: Lab) -> dict[str, object]:
         node["metadata"]["name"] for node in cluster.get("nodes", "--selector", "nvidia.com/mig.capable=true")["items"]
     )
     further = lab.directory / "sharing.yml"
-    sharing = {"nvidia_device_plugin_sharing": {"mode": "mig", "layout": LAYOUT}}
-    for what, declared in (("mig", sharing), ("exclusive", {"nvidia_device_plugin_sharing": {"mode": "exclusive"}})):
+    sharing = {"cluster_gpu_sharing": {"mode": "mig", "layout": LAYOUT}}
+    for what, declared in (("mig", sharing), ("exclusive", {"cluster_gpu_sharing": {"mode": "exclusive"}})):
         further.write_text(json.dumps({"all": {"hosts": {capable: declared}}}))
         with Watch(cluster) as watch:
             play(lab.path, "-i", str(further), playbook="playbooks/share_gpus.yml").expect_success()

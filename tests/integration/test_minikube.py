@@ -179,7 +179,7 @@ def test_playbooks_for_clusters_work_with_minikube(inventory: Path, host: Host, 
     """Sharing needs the lease and the API; report and verify read the result."""
     cluster.delete_pod("notebook")
     for sharing, offered in (({"mode": "time_slicing", "replicas": 2}, 8), ({"mode": "exclusive"}, 4)):
-        values = ("-e", json.dumps({"nvidia_device_plugin_sharing": sharing}))
+        values = ("-e", json.dumps({"cluster_gpu_sharing": sharing}))
         run = play(inventory, *values, playbook="playbooks/share_gpus.yml").expect_success()
         assert run.changed() and "4 of 4 GPUs verified" in run.output
         assert cluster.allocatable_gpus() == {host.name: offered}

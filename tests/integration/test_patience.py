@@ -131,9 +131,9 @@ def holder(site: Site) -> str:
         (
             "playbooks/share_gpus.yml",
             30,
-            ("-e", '{"nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 2}}'),
+            ("-e", '{"cluster_gpu_sharing": {"mode": "time_slicing", "replicas": 2}}'),
         ),
-        ("playbooks/share_gpus.yml", 30, ("-e", '{"nvidia_device_plugin_sharing": {"mode": "exclusive"}}')),
+        ("playbooks/share_gpus.yml", 30, ("-e", '{"cluster_gpu_sharing": {"mode": "exclusive"}}')),
         ("playbooks/isolate_gpu.yml", 10, ()),
         ("site.yml", 25, ()),
     ],

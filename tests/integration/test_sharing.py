@@ -20,7 +20,7 @@ MIXED = {"mode": "mig", "layout": {"0": ["3g.20gb", "2g.10gb", "1g.5gb"], "1": "
 def share(built: Built, declared: dict[str, Any], *arguments: str, node: str = NODE) -> Run:
     """Run the playbook with a declaration for this host."""
     further = built.lab.directory / "sharing.yml"
-    further.write_text(json.dumps({"all": {"hosts": {node: {"nvidia_device_plugin_sharing": declared}}}}))
+    further.write_text(json.dumps({"all": {"hosts": {node: {"cluster_gpu_sharing": declared}}}}))
     return play(built.lab.path, "-i", str(further), *arguments, playbook="playbooks/share_gpus.yml")
 
 

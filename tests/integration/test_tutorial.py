@@ -253,7 +253,7 @@ def test_verify_works_on_minikube(site: Site) -> None:
 
 
 def test_gpus_of_minikubes_addon_are_not_shared(site: Site) -> None:
-    run = site.play("share_gpus", "-e", '{"nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 2}}')
+    run = site.play("share_gpus", "-e", '{"cluster_gpu_sharing": {"mode": "time_slicing", "replicas": 2}}')
     assert run.status != 0 and not run.changed()
     assert "minikube's addon offers them" in " ".join(run.failures().split())
 

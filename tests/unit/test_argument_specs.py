@@ -66,11 +66,13 @@ def test_the_default_of_a_renamed_variable_is_the_value_of_its_old_name(old: str
 
     def rendered(text: Any, **variables: Any) -> Any:
         variables |= {"cluster_report_prefix": "my-"}
-        return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(text))
+        return Templar(loader=DataLoader(), variables=variables).template(
+            trust_as_template(text) if isinstance(text, str) else text
+        )
 
     assert rendered(default, **{old: {"value": ["of the inventory"]}}) == {"value": ["of the inventory"]}
     assert rendered(default) == rendered(known[new].get("default", False))
-    assert known[old]["description"] == f"Deprecated: use O({new})."
+    assert known[old]["description"] == f"Deprecated: use C({new})."
     assert "default" not in known[old] and {**known[new], **known[old]} == known[new] | {
         "description": known[old]["description"]
     }

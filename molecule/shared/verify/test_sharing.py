@@ -20,7 +20,7 @@ def share(inventory: Inventory, node: str, declared: dict[str, Any]) -> Run:
     """Run the playbook for one host, with a declaration of its own."""
     # The report goes beside the inventory that names the host last.
     further = inventory.path.with_name("sharing.yml")
-    further.write_text(json.dumps({"all": {"hosts": {node: {"nvidia_device_plugin_sharing": declared}}}}))
+    further.write_text(json.dumps({"all": {"hosts": {node: {"cluster_gpu_sharing": declared}}}}))
     arguments = ("-i", str(further), "--limit", node)
     return play(inventory.path, *arguments, playbook="playbooks/share_gpus.yml").expect_success()
 

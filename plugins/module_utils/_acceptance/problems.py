@@ -39,7 +39,7 @@ REMEDIES = {
     "gpu_not_listed": _GPU,
     "gpu_not_given": f"Check the device plugin's pod on this node (`kubectl logs`), and which pods hold GPUs. {PROVE}",
     UNOFFERED: _PLUGIN,
-    "sharing_differs": f"Fix the reported problem, or apply nvidia_device_plugin_sharing: {SITE}.",
+    "sharing_differs": f"Fix the reported problem, or apply cluster_gpu_sharing: {SITE}.",
     "containerd_conflict": (
         f"Correct or remove the file that it names. If this collection wrote it, restore it: {SITE}. {PROVE}"
     ),

@@ -166,7 +166,7 @@ def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
         found.append(problem("gpu_not_visible", name, cause))
     if host.sharing.get("complaint"):
         cause = host.sharing["complaint"]
-        found.append(problem("sharing_differs", name, cause, where="nvidia_device_plugin_sharing"))
+        found.append(problem("sharing_differs", name, cause, where="cluster_gpu_sharing"))
     for resource, amount in target.lacking.items() if host.state != SILENT else ():
         wanted, capacity = host.amounts.get(resource, 0), target.offered(resource, "capacity")
         cause = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"

@@ -74,7 +74,7 @@ def wishes(state: State, layout: Any) -> list[Wish]:
         unknown = sorted(str(key) for key in layout if str(key) not in indexes)
         wrong += [f"there is no GPU {key}, this host has {', '.join(sorted(indexes)) or 'none'}" for key in unknown]
     if wrong:
-        raise DomainError(f"{_DOING}: {'; '.join(wrong)}. Nothing was changed: correct nvidia_device_plugin_sharing.")
+        raise DomainError(f"{_DOING}: {'; '.join(wrong)}. Nothing was changed: correct cluster_gpu_sharing.")
     return found
 
 
@@ -95,7 +95,7 @@ def foreign(state: State) -> None:
     if cut:
         raise DomainError(
             "Error while partitioning the GPUs: this collection does not manage their MIG devices "
-            f"({'; '.join(cut)}). Declare this layout in nvidia_device_plugin_sharing to keep it, or let it be "
+            f"({'; '.join(cut)}). Declare this layout in cluster_gpu_sharing to keep it, or let it be "
             "replaced with nvidia_device_plugin_replace_foreign_mig=true. Nothing was changed."
         )
 

@@ -134,7 +134,7 @@ def read(value: Any) -> Sharing:
     """Parse a declaration. Raise DomainError with all errors."""
     wrong = problems(value)
     if wrong:
-        raise DomainError(f"Error while reading nvidia_device_plugin_sharing: {'; '.join(wrong)}")
+        raise DomainError(f"Error while reading cluster_gpu_sharing: {'; '.join(wrong)}")
     mode = value.get("mode", EXCLUSIVE)
     return Sharing(
         mode=mode,

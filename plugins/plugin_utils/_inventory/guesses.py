@@ -64,7 +64,7 @@ _NAMES = {
     "nvidia_driver_persistence": "nvidia_driver_persistence_mode_on nvidia_persistence_mode nvidia_persistenced",
     "nvidia_driver_reboot": "allow_reboot cluster_reboot cluster_allow_reboot nvidia_reboot "
     "nvidia_driver_skip_reboot nvidia_driver_allow_reboot driver_reboot host_reboot gpu_reboot",
-    "nvidia_device_plugin_sharing": "gpu_sharing gpu_time_slicing time_slicing cluster_gpu_sharing nvidia_sharing "
+    "cluster_gpu_sharing": "gpu_sharing gpu_time_slicing time_slicing nvidia_sharing "
     "nvidia_time_slicing gpu_mps gpu_mig mig_strategy mig_profile nvidia_mig nvidia_driver_mig nvidia_mig_profile "
     "cluster_mig gpu_replicas",
     "cuda_toolkit_versions": "cuda_version cuda_versions cuda_toolkit_version nvidia_cuda_version cuda_toolkit "
@@ -94,7 +94,7 @@ _VALUES = {
     "cluster_storage": "a list of local_path and nfs_cache",
     "cuda_toolkit_versions": "a list, such as ['12.9.1']",
     "cluster_kubeconfig": "a file on the controller",
-    "nvidia_device_plugin_sharing": "a mapping, such as {'mode': 'time_slicing', 'replicas': 2}",
+    "cluster_gpu_sharing": "a mapping, such as {'mode': 'time_slicing', 'replicas': 2}",
     "kubeadm_kubelet_configuration": "a mapping, such as {'maxPods': 200}",
     "kubeadm_kube_proxy_configuration": "a mapping, such as {'mode': 'nftables'}",
     "kubeadm_cluster_configuration": "a mapping, such as {'apiServer': {'certSANs': ['api.example.org']}}",

@@ -11,6 +11,7 @@ from ...module_utils._problem import Problem
 
 # Old name -> new name.
 RENAMED = {
+    "nvidia_device_plugin_sharing": "cluster_gpu_sharing",
     "nvidia_driver_packages": "nvidia_driver_extent",
 }
 REMOVED_IN = "0.4.0"

@@ -308,7 +308,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cluster_node_name": _node_name,
     "cluster_node_address": _node_address,
     "cluster_api_endpoint": _endpoint,
-    "nvidia_device_plugin_sharing": sharing.problems,
+    "cluster_gpu_sharing": sharing.problems,
     "cluster_image_digests": _images.problems,
     "cluster_node_pool": _pool,
     "cluster_node_labels": _labels,

@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, tuple[str, Sequence[str]]] = {
             "containerd_registry_mirrors",
         ),
     ),
-    "How pods share GPUs": ("docs/sharing-gpus.md", ("nvidia_device_plugin_sharing",)),
+    "How pods share GPUs": ("docs/sharing-gpus.md", ("cluster_gpu_sharing",)),
     "Machines in use": (
         "docs/machines-in-use.md",
         ("cluster_disruption_policy", "cluster_existing_packages", "cluster_existing_sources"),
@@ -58,7 +58,7 @@ EXAMPLES: Mapping[str, Any] = {
     "cluster_http_proxy": "http://proxy.example.org:3128",
     "cluster_no_proxy": [".example.org"],
     "containerd_registry_mirrors": [{"registry": "docker.io", "endpoint": "https://mirror.example.org"}],
-    "nvidia_device_plugin_sharing": {"mode": "time_slicing", "replicas": 4},
+    "cluster_gpu_sharing": {"mode": "time_slicing", "replicas": 4},
 }
 # Ansible's default paths of collections.
 COLLECTIONS = ("~/.ansible/collections", "/usr/share/ansible/collections")

@@ -297,7 +297,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield reading.problem(
             "mig_unsupported",
             f"MIG is configured for this host, but {listing(unable)} GPUs can't be partitioned",
-            "nvidia_device_plugin_sharing",
+            "cluster_gpu_sharing",
             "MIG needs a data center GPU with the Ampere architecture or newer",
             "Choose time_slicing, mps or exclusive for this host",
         )
@@ -305,7 +305,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield reading.problem(
             "mig_with_driver_of_operator",
             "MIG is configured for this host, but the GPU Operator installs the driver (nvidia_driver_source)",
-            "nvidia_device_plugin_sharing",
+            "cluster_gpu_sharing",
             "The host partitions its own GPUs, but then has no nvidia-smi",
             "Install the driver on the host (nvidia_driver_source), or choose time_slicing, mps or exclusive",
         )
@@ -315,7 +315,7 @@ def sharing(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         yield reading.problem(
             "mig_layout_unknown_gpu",
             f"The layout contains GPU {listing(absent)}, but the host has {len(gpus)} (0 to {len(gpus) - 1})",
-            "nvidia_device_plugin_sharing",
+            "cluster_gpu_sharing",
             "Its keys are GPU indexes",
             "Correct the layout",
         )

@@ -82,7 +82,7 @@ def test_uncommented_settings_are_accepted(folder: Path) -> None:
     assert status == 0, output
     path.write_text(path.read_text().replace("mode: exclusive", "mode: sharing"))
     status, output = piped(command, folder, environment(folder))
-    assert status != 0 and "nvidia_device_plugin_sharing" in output
+    assert status != 0 and "cluster_gpu_sharing" in output
 
 
 # The order of docs/own-machines.md, "Where settings go": each place overrides those before it.

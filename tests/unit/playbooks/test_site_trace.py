@@ -189,7 +189,7 @@ def left_cordoned(place: Path) -> Story:
 def sharing_pending(place: Path) -> Story:
     """Each GPU of gpu1 is to be partitioned into MIG devices."""
     story = finished(place)
-    story.settings["nvidia_device_plugin_sharing"] = {"mode": "mig", "layout": ["3g.20gb", "3g.20gb"]}
+    story.settings["cluster_gpu_sharing"] = {"mode": "mig", "layout": ["3g.20gb", "3g.20gb"]}
     gpus = [{"index": index, "profiles": ["3g.20gb", "3g.20gb"], "create": "9:0,9:4"} for index in range(2)]
     story.answer("nvidia_mig", {"changed": True, "differs": True, "gpus": gpus})
     shared = {"differs": True, "drained": False, "summary": "gpu1 nvidia.com/gpu 2 -> nvidia.com/mig-3g.20gb 4"}

@@ -127,5 +127,5 @@ def test_mig_devices_are_compared_if_the_driver_was_read(
 ) -> None:
     site = Site(tmp_path)
     site.answer("nvidia_mig", {"differs": False, "gpus": [{**GPU, "profiles": ["1g.5gb"]}]})
-    play(site, driver, nvidia_device_plugin_sharing={"mode": "mig", "layout": ["1g.5gb"]})
+    play(site, driver, cluster_gpu_sharing={"mode": "mig", "layout": ["1g.5gb"]})
     assert bool(site.asked("nvidia_mig")) is compared

@@ -155,7 +155,7 @@ def test_operator_is_removed_without_hooks_before_its_cluster_policy(site: Share
 
 def test_operator_pods_stop_before_partitioning_and_return_after_the_chart(site: Shared) -> None:
     site.answer("nvidia_mig", {"changed": True, "differs": True, "gpus": [PART]})
-    status, output, calls = site.run(nvidia_device_plugin_sharing=SHARING)
+    status, output, calls = site.run(cluster_gpu_sharing=SHARING)
     assert status == 0, output
     assert calls == [
         "nvidia_mig",

@@ -153,7 +153,7 @@ def test_incompatible_hosts_are_named(hosts: list[dict[str, Any]], words: list[s
         ({"clusterPolicy": {"deployCR": False}}, ["GPUCluster (DRA)"]),
         ({"cdi": {"nriPluginEnabled": True}}, ["needs cdi.enabled and toolkit.enabled"]),
         ({"devicePlugin": {"enabled": False}}, ["Nothing would offer the GPUs"]),
-        ({"migManager": {"enabled": True}}, ["migManager.enabled is true", "nvidia_device_plugin_sharing"]),
+        ({"migManager": {"enabled": True}}, ["migManager.enabled is true", "cluster_gpu_sharing"]),
         ({"toolkit": {"enabled": True}}, ["gpu1", "second container toolkit"]),
     ],
 )

@@ -417,7 +417,7 @@ def test_disk_space_is_only_required_if_a_driver_will_be_installed(
         (
             {"gpu1.settings.gpu_sharing": {"mode": "mig", "layout": "all-1g.5gb"}},
             "gpu1",
-            ["MIG is configured", "Turing GPUs can't be partitioned", "nvidia_device_plugin_sharing"],
+            ["MIG is configured", "Turing GPUs can't be partitioned", "cluster_gpu_sharing"],
         ),
         (
             {

@@ -194,7 +194,7 @@ def names_in(path: Path) -> set[str]:
 
 
 def unknown_among(used: set[str]) -> list[str]:
-    known = frozenset((*specification(), *GROUP_VARIABLES))
+    known = frozenset((*specification(), *GROUP_VARIABLES)).difference(RENAMED)
     found = {name: names.judge(name, known) for name in used}
     return [name for name, unknown in found.items() if unknown and unknown.certain]
 

@@ -140,7 +140,7 @@ def test_variables_with_facts_are_checked_when_the_facts_are_known(written: str,
             ("minikube_options", ["--a", value], "is empty or contains a character that can't be printed")
             for value in ("", "--a\nExecStartPre=/x", "--a\x00", "--a\u2028")
         ),
-        ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
+        ("cluster_gpu_sharing", {"mode": "mps"}, "cluster_gpu_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
         (
             "cluster_node_pool",

@@ -20,7 +20,7 @@ PLAYBOOK = """
   vars:
     cluster_control_plane: localhost
     ansible_facts: {{nodename: cp1, default_ipv4: {{address: 192.0.2.1}}}}
-    nvidia_device_plugin_sharing: {{mode: time_slicing, replicas: 2}}
+    cluster_gpu_sharing: {{mode: time_slicing, replicas: 2}}
     ours: "{{{{ lookup('gpulab.kubernetes.manifests', '{template}') }}}}"
     theirs: "{{{{ lookup('ansible.builtin.template', '{roles}/{template}') | from_yaml_all | select | list }}}}"
   tasks:

@@ -104,7 +104,7 @@ def test_each_way_of_sharing_has_one_device_plugin_configuration() -> None:
 
 def test_errors_of_the_filters_name_the_variable() -> None:
     for call in (lambda: gpu_sharing({"mode": "mig"}, 1), lambda: device_plugin_config([{"mode": "mig"}], BASE)):
-        with pytest.raises(AnsibleFilterError, match="Error while reading nvidia_device_plugin_sharing: layout"):
+        with pytest.raises(AnsibleFilterError, match="Error while reading cluster_gpu_sharing: layout"):
             call()
 
 
