@@ -69,7 +69,7 @@ def report_failure(report: Mapping[str, Any], fail_on: str) -> str:
         return ""
     named = "; ".join(f"{each['host'] or 'cluster'}: {each['what'].rstrip('.')}" for each in found)
     count = counted(len(found), "problem")
-    return f"Error while reporting the present state: {count} (acceptance_report_fail_on is {fail_on}): {named}."
+    return f"Error while reporting the present state: {count} (report_fail_on is {fail_on}): {named}."
 
 
 def report_junit(report: Any) -> str:

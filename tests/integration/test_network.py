@@ -56,7 +56,7 @@ def gpus_are_measured(lab: Lab) -> None:
 
     expect_shown()
     metrics = lab.directory / "gpulab.prom"
-    play(lab.path, "-e", f"acceptance_report_metrics={metrics}", playbook="playbooks/report.yml").expect_success()
+    play(lab.path, "-e", f"report_metrics={metrics}", playbook="playbooks/report.yml").expect_success()
     expect_shown()
     assert "gpulab_gpu_healthy" in metrics.read_text() and "per_second" not in metrics.read_text()
 

@@ -13,7 +13,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
-RUNS = [*((name,) for name in PLAYBOOKS), ("report", "-e", "acceptance_report_source=old.json")]
+RUNS = [*((name,) for name in PLAYBOOKS), ("report", "-e", "report_source=old.json")]
 INVENTORY = """[control_plane]
 cp1 ansible_host=192.0.2.11
 [workers]

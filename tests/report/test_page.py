@@ -34,7 +34,7 @@ BAD = """<!doctype html><html><body style="background: #fff"><h1>One</h1><h3>Thr
 
 def render(source: Path) -> subprocess.CompletedProcess[str]:
     """Create a report's page as a user does, without a host."""
-    command = ["ansible-playbook", "playbooks/report.yml", "-e", f"acceptance_report_source={source}"]
+    command = ["ansible-playbook", "playbooks/report.yml", "-e", f"report_source={source}"]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
 
 

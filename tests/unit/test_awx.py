@@ -102,7 +102,7 @@ def test_project_and_inventory_are_synchronized_at_most_once_in_five_minutes() -
 def test_the_nightly_report_fails_on_errors() -> None:
     nightly = {schedule["template"] for schedule in described("schedules") if schedule["enabled"]}
     (report,) = [template for template in TEMPLATES if template["playbook"] == "playbooks/report.yml"]
-    assert report["name"] in nightly and report["extra_vars"] == {"acceptance_report_fail_on": "error"}
+    assert report["name"] in nightly and report["extra_vars"] == {"report_fail_on": "error"}
 
 
 @pytest.mark.parametrize("kind", ["job_templates", "workflows", "schedules"])

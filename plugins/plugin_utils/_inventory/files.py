@@ -23,9 +23,9 @@ from .access import kubeconfig_path, report_prefix
 
 # The next run must not read these files as inventories either, if the inventory sets their paths.
 WRITTEN = (
-    "acceptance_report",
-    "acceptance_report_junit",
-    "acceptance_report_metrics",
+    "report_file",
+    "report_junit",
+    "report_metrics",
     "cluster_kubeconfig",
     "drift_report",
     "gpu_benchmark_report",
@@ -120,7 +120,7 @@ def by_default(variables: Mapping[str, Any], known: Mapping[str, Any], later: Co
     if directory and not _is_set(PREFIX, variables, later):
         prefix = report_prefix(sources, str(directory))
     found = {}
-    if prefix and not _is_set("acceptance_report", variables, later):
+    if prefix and not _is_set("report_file", variables, later):
         found[PREFIX] = f"{prefix}gpulab-report.json"
     if not _is_set("cluster_kubeconfig", variables, later):
         found["cluster_kubeconfig"] = kubeconfig_path(sources, "awx_job_template_name" in variables)

@@ -79,7 +79,7 @@ _NAMES = {
     "wandb_launch_api_key": "wandb_api_key wandb_launch_key wandb_launch_token",
     "nfs_cache_server": "nfs_server_address nfs_server_ip nfs_host nfs_cache_host",
     "nfs_cache_path": "nfs_path nfs_share nfs_export nfs_cache_directory nfs_cache_export",
-    "acceptance_report": "report_path report_file acceptance_report_path acceptance_report_file",
+    "report_file": "report_path acceptance_report_path acceptance_report_file",
     "minikube_kubernetes_version": "minikube_k8s_version",
 }
 

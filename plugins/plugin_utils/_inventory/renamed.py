@@ -11,6 +11,12 @@ from ...module_utils._problem import Problem
 
 # Old name -> new name.
 RENAMED = {
+    "acceptance_report": "report_file",
+    "acceptance_report_configmap": "report_configmap",
+    "acceptance_report_fail_on": "report_fail_on",
+    "acceptance_report_junit": "report_junit",
+    "acceptance_report_metrics": "report_metrics",
+    "acceptance_report_source": "report_source",
     "nvidia_device_plugin_sharing": "cluster_gpu_sharing",
     "nvidia_driver_packages": "nvidia_driver_extent",
 }

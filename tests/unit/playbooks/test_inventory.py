@@ -439,7 +439,7 @@ def test_variable_files_that_ansible_does_not_read_are_named(tmp_path: Path) -> 
     ("option", "words"),
     [
         ("gpulab_none=1", "You may not write into {}/closed on the controller"),
-        ("acceptance_report={}/closed/x.json", "acceptance_report: you may not write into {}/closed on the controller"),
+        ("report_file={}/closed/x.json", "report_file: you may not write into {}/closed on the controller"),
         (
             "cluster_kubeconfig={}/closed/x.conf",
             "cluster_kubeconfig: you may not write into {}/closed on the controller",

@@ -48,7 +48,7 @@ def test_unreachable_hosts_are_part_of_the_report(tmp_path: Path) -> None:
     written = tmp_path / "gpulab-report.json"
     written.write_text(json.dumps(EARLIER))
     metrics = tmp_path / "gpulab.prom"
-    wanted = ("-e", f"acceptance_report_metrics={metrics}", "-e", "acceptance_report_junit=ci/gpulab.xml")
+    wanted = ("-e", f"report_metrics={metrics}", "-e", "report_junit=ci/gpulab.xml")
     said = run(tmp_path, *wanted)
     found = json.loads(written.read_text())
     assert found["hosts"]["cp1"]["reachable"] is False
@@ -72,10 +72,10 @@ def test_unreachable_hosts_are_part_of_the_report(tmp_path: Path) -> None:
 
 def test_errors_fail_the_run_after_the_report_is_written(tmp_path: Path) -> None:
     (tmp_path / "gpulab-report.json").write_text(json.dumps(EARLIER))
-    said = " ".join(run(tmp_path, "-e", "acceptance_report_fail_on=error", fails=True).split())
+    said = " ".join(run(tmp_path, "-e", "report_fail_on=error", fails=True).split())
     found = json.loads((tmp_path / "gpulab-report.json").read_text())["actions"]
     errors = [each for each in found if each["severity"] == "error"]
-    assert f"{len(errors)} problems (acceptance_report_fail_on is error): cp1: Failed to connect" in said
+    assert f"{len(errors)} problems (report_fail_on is error): cp1: Failed to connect" in said
     # Custom stats, which AWX shows as artifacts.
     assert f"gpulab_report: errors: {len(errors)} gpus: 1 in_use: 0 proven: 1 warnings: " in said
 
@@ -85,9 +85,9 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
         tmp_path,
         "--check",
         "-e",
-        f"acceptance_report_metrics={tmp_path}/gpulab.prom",
+        f"report_metrics={tmp_path}/gpulab.prom",
         "-e",
-        "acceptance_report_junit=gpulab.xml",
+        "report_junit=gpulab.xml",
     )
     assert not list(tmp_path.glob("gpulab*"))
 
@@ -142,11 +142,12 @@ def test_unreachable_host_is_looked_up_by_its_name(tmp_path: Path) -> None:
 
 
 def test_page_is_only_made_from_an_existing_report(tmp_path: Path) -> None:
-    said = " ".join(run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/none.json", fails=True).split())
+    said = " ".join(run(tmp_path, "-e", f"report_source={tmp_path}/none.json", fails=True).split())
     assert f"Error while reading the report {tmp_path}/none.json: there is no such file." in said
     (tmp_path / "some.json").write_text(json.dumps(EARLIER))
-    run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/some.json")
+    run(tmp_path, "-e", f"report_source={tmp_path}/some.json")
     assert not list(tmp_path.glob("*.xml"))
+    # By the old names.
     run(tmp_path, "-e", f"acceptance_report_source={tmp_path}/some.json", "-e", "acceptance_report_junit=some.xml")
     assert 'tests="1"' in (tmp_path / "some.xml").read_text()
     assert "GPU-1" in (tmp_path / "some.html").read_text()

@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_configmap_is_written_again_only_if_the_report_differs(folder: Path, cluster: FakeCluster) -> None:
     with cluster.serve(folder) as kubeconfig:
-        wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
+        wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "report_configmap=true")
         assert "changed=1" in run(folder, *wanted, "--check")
         assert STORED not in cluster.objects
         assert "changed=1" in run(folder, *wanted)
@@ -101,8 +101,8 @@ def test_second_report_of_a_run_replaces_the_first(folder: Path, cluster: FakeCl
     (folder / "later.json").write_text(json.dumps(report_samples.well()))
     metrics = folder / "gpulab.prom"
     with cluster.serve(folder) as kubeconfig:
-        wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "acceptance_report_configmap=true")
-        run(folder, *wanted, "-e", f"acceptance_report_metrics={metrics}")
+        wanted = ("-e", f"cluster_api_kubeconfig={kubeconfig}", "-e", "report_configmap=true")
+        run(folder, *wanted, "-e", f"report_metrics={metrics}")
     written = json.loads((folder / "gpulab-report.json").read_text())
     stored = json.loads(cluster.objects[STORED]["data"]["report.json"])
     assert written["totals"]["gpus"] == stored["totals"]["gpus"] == 6

@@ -19,11 +19,11 @@ START = "Error while reporting the present state: "
         ([ERROR, WARNING], "never", ""),
         ([], "warning", ""),
         ([WARNING], "error", ""),
-        ([ERROR, WARNING], "error", "1 problem (acceptance_report_fail_on is error): gpu1: GPU 0 is unhealthy."),
+        ([ERROR, WARNING], "error", "1 problem (report_fail_on is error): gpu1: GPU 0 is unhealthy."),
         (
             [ERROR, WARNING],
             "warning",
-            "2 problems (acceptance_report_fail_on is warning): gpu1: GPU 0 is unhealthy; "
+            "2 problems (report_fail_on is warning): gpu1: GPU 0 is unhealthy; "
             "cluster: a certificate expires in 9 days.",
         ),
     ],

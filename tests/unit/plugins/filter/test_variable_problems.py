@@ -141,6 +141,8 @@ def test_variables_with_facts_are_checked_when_the_facts_are_known(written: str,
             for value in ("", "--a\nExecStartPre=/x", "--a\x00", "--a\u2028")
         ),
         ("cluster_gpu_sharing", {"mode": "mps"}, "cluster_gpu_sharing: replicas is not set"),
+        # By its old name.
+        ("nvidia_device_plugin_sharing", {"mode": "mps"}, "nvidia_device_plugin_sharing: replicas is not set"),
         ("cluster_pod_netwrok", "10.0.0.0/8", "There is no variable cluster_pod_netwrok"),
         (
             "cluster_node_pool",
@@ -202,9 +204,9 @@ def test_variables_with_facts_are_checked_when_the_facts_are_known(written: str,
         ("nvidia_driver_version", "", "not ''"),
         ("nvidia_driver_version", 580, "not '580'"),
         ("kubeadm_resolv_conf", "etc/resolv.conf", "the absolute path of a file, such as /etc/resolv.conf, or empty"),
-        ("acceptance_report_junit", "gpulab.json", "a file that ends with .xml, or empty, not 'gpulab.json'"),
-        ("acceptance_report_metrics", "gpulab.prom", "the absolute path of a file that ends with .prom, or empty"),
-        ("acceptance_report_metrics", "/var/lib/prometheus", "not '/var/lib/prometheus'"),
+        ("report_junit", "gpulab.json", "a file that ends with .xml, or empty, not 'gpulab.json'"),
+        ("report_metrics", "gpulab.prom", "the absolute path of a file that ends with .prom, or empty"),
+        ("report_metrics", "/var/lib/prometheus", "not '/var/lib/prometheus'"),
         ("preflight_disk_mib", {"/usr": "2 GB"}, "/usr must have a whole number of MiB, such as 2000, not '2 GB'"),
         ("preflight_driver_disk_mib", {"/usr": -1}, "not -1"),
         ("preflight_driver_disk_mib", {"usr": 1}, "'usr' is not an absolute path"),
@@ -362,7 +364,7 @@ def test_all_hosts_of_the_cluster_are_compared(hosts: dict[str, Any], words: str
 
 
 # The JUnit file requires its own extension.
-ANY_NAME = [name for name in files.WRITTEN if name != "acceptance_report_junit"]
+ANY_NAME = [name for name in files.WRITTEN if name != "report_junit"]
 
 
 def test_rules_refer_to_existing_variables() -> None:
@@ -375,36 +377,37 @@ KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        *((name, "", "it is empty") for name in ("acceptance_report", "drift_report", "plan_report")),
+        *((name, "", "it is empty") for name in ("report_file", "drift_report", "plan_report")),
         *(
             (name, "{}/folder", "/folder is a directory; name a file in it")
             for name in ANY_NAME
-            if name != "acceptance_report_metrics"
+            if name != "report_metrics"
         ),
         *((name, "{}/text/x.prom", "/text is not a directory") for name in ANY_NAME),
         *((name, "{}/text/a/b/x.prom", "/text is not a directory") for name in ANY_NAME),
         *((name, "{}/closed/x.prom", "you may not write into ") for name in ANY_NAME),
         *((name, "{}/pipe.prom", "/pipe.prom is not a regular file") for name in ANY_NAME),
         *((name, "{}/new/x.json", "/new on the controller") for name in ("plan_report", "torch_ddp_summary")),
+        ("report_file", "{}/new/", "/new is a directory"),
         ("acceptance_report", "{}/new/", "/new is a directory"),
-        ("acceptance_report", "{}/gpulab-report.html", "is the name of the page"),
-        ("acceptance_report_junit", "{}/text/x.xml", "/text is not a directory"),
-        ("acceptance_report_junit", "{}/closed/x.xml", "you may not write into "),
-        *(("acceptance_report_junit", value, "") for value in ("", "{}/new/x.xml", "junit.xml")),
-        ("acceptance_report_metrics", "{}/folder.prom", "/folder.prom is a directory"),
+        ("report_file", "{}/gpulab-report.html", "is the name of the page"),
+        ("report_junit", "{}/text/x.xml", "/text is not a directory"),
+        ("report_junit", "{}/closed/x.xml", "you may not write into "),
+        *(("report_junit", value, "") for value in ("", "{}/new/x.xml", "junit.xml")),
+        ("report_metrics", "{}/folder.prom", "/folder.prom is a directory"),
         ("cluster_kubeconfig", "{}/text", "/text exists, and is not a kubeconfig with the user kubernetes-admin only"),
         ("cluster_kubeconfig", "{}/bytes", "/bytes exists, and is not a kubeconfig"),
         ("cluster_kubeconfig", "{}/of-two.conf", "/of-two.conf exists, and is not a kubeconfig"),
         ("cluster_kubeconfig", "text", "/text exists, and is not a kubeconfig"),
-        *((name, "{}/new/x.prom", "") for name in ("acceptance_report", "acceptance_report_metrics", "drift_report")),
+        *((name, "{}/new/x.prom", "") for name in ("report_file", "report_metrics", "drift_report")),
         *((name, "{}/new/x.conf", "") for name in ("cluster_kubeconfig",)),
-        *((name, "{}/text", "") for name in ("acceptance_report", "plan_report", "torch_ddp_benchmark")),
+        *((name, "{}/text", "") for name in ("report_file", "plan_report", "torch_ddp_benchmark")),
         ("gpu_benchmark_report", "{}/text", ""),
-        *((name, "", "") for name in ("cluster_kubeconfig", "torch_ddp_summary", "acceptance_report_metrics")),
+        *((name, "", "") for name in ("cluster_kubeconfig", "torch_ddp_summary", "report_metrics")),
         ("cluster_kubeconfig", "{}/of-one.conf", ""),
         ("cluster_kubeconfig", "{}/empty", ""),
         ("cluster_kubeconfig", "mine.conf", ""),
-        *((name, "~no-such-user/x.json", "") for name in ("acceptance_report", "cluster_kubeconfig", "plan_report")),
+        *((name, "~no-such-user/x.json", "") for name in ("report_file", "cluster_kubeconfig", "plan_report")),
         ("plan_report", "~/plan.json", ""),
     ],
 )
@@ -446,8 +449,12 @@ def test_unwritable_file_on_the_controller_is_reported(
 def test_output_file_in_an_inventory_directory_is_refused(path: str, wrong: bool, tmp_path: Path) -> None:
     (tmp_path / "prod").mkdir()
     sources = {"ansible_inventory_sources": [str(tmp_path / "prod"), str(tmp_path / "other/hosts.ini"), "box,"]}
-    found = find({"cp1": {"acceptance_report": str(tmp_path / path), **sources}}, ["cp1"])
-    assert [problem["kind"] for problem in found] == ["file_in_inventory_directory"] * wrong, found
+    # The second is an old name.
+    for name in ("report_file", "acceptance_report"):
+        found = find({"cp1": {name: str(tmp_path / path), **sources}}, ["cp1"])
+        assert [(problem["kind"], problem["where"]) for problem in found] == [
+            ("file_in_inventory_directory", name)
+        ] * wrong, found
 
 
 MEANT = "Copy the inventory into your own directory, or set cluster_report_prefix, such as ~/gpulab-, and cluster_kube"
@@ -457,6 +464,7 @@ MEANT = "Copy the inventory into your own directory, or set cluster_report_prefi
     ("variables", "what", "do"),
     [
         ({}, "You may not write into {}/closed on the controller", MEANT),
+        ({"report_file": "/tmp/x.json"}, "", ""),
         ({"acceptance_report": "/tmp/x.json"}, "", ""),
         ({"cluster_report_prefix": "{}/open/x-"}, "", ""),
         ({"cluster_report_prefix": "{}/new/x-"}, "", ""),
@@ -470,14 +478,14 @@ MEANT = "Copy the inventory into your own directory, or set cluster_report_prefi
             "{}/file is not a directory",
             "Name another one with cluster_report_",
         ),
-        ({"acceptance_report": "{}/closed/x.json"}, "acceptance_report: you may not write into", "Correct the value"),
+        ({"report_file": "{}/closed/x.json"}, "report_file: you may not write into", "Correct the value"),
         (
-            {"acceptance_report": "{}/closed/new/x.json"},
-            "acceptance_report: you may not write into",
+            {"report_file": "{}/closed/new/x.json"},
+            "report_file: you may not write into",
             "Correct the value",
         ),
-        ({"acceptance_report": "closed/x.json"}, "acceptance_report: you may not write into", "Correct the value"),
-        ({"acceptance_report": UNKNOWN}, "", ""),
+        ({"report_file": "closed/x.json"}, "report_file: you may not write into", "Correct the value"),
+        ({"report_file": UNKNOWN}, "", ""),
         ({"inventory_dir": "{}/open"}, "", ""),
         ({"inventory_dir": None, "playbook_dir": "{}/open"}, "", ""),
         ({"inventory_dir": "{}/taken"}, "{}/taken/gpulab-report.json is a directory", "Name a file in it with"),
@@ -505,7 +513,7 @@ def test_unwritable_default_paths_are_one_error(
     assert [what.format(tmp_path) in problem["what"] and do in problem["do"] for problem in found] == [True] * bool(
         what
     )
-    elsewhere = ["acceptance_report", "cluster_kubeconfig"]
+    elsewhere = ["report_file", "cluster_kubeconfig"]
     found_again = find(hosts, list(hosts), list(hosts), groups, elsewhere)
     assert [problem for problem in found_again if problem["kind"] == "file_not_writable"] == []
     assert find(hosts, list(hosts)) == [problem for problem in found if problem["kind"] == "variable_wrong"]
