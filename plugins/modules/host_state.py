@@ -44,7 +44,7 @@ options:
           - managed_files
           - managed_service
           - nvidia_cdi_spec
-          - nvidia_driver_module
+          - nvidia_kernel_module
           - nvidia_mig
           - swap
       when:
@@ -171,7 +171,7 @@ from ..module_utils._states import (  # noqa: F401  # pylint: disable=unused-imp
     managed_files,
     managed_service,
     nvidia_cdi_spec,
-    nvidia_driver_module,
+    nvidia_kernel_module,
     nvidia_mig,
     swap,
 )

@@ -199,3 +199,12 @@ def test_words_outside_of_the_vocabulary_are_found(tmp_path: Path) -> None:
         "roles/r/tasks/main.yml:3: 'Let pods' -> Collect, Start, Write, Uncordon",
         "roles/r/tasks/main.yml:8: 'not well' -> healthy or unhealthy",
     ]
+
+
+def test_old_names_of_modules_lead_to_existing_ones() -> None:
+    routing = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["plugin_routing"]["modules"]
+    redirects = {old: each["redirect"].rpartition(".")[2] for old, each in routing.items() if "redirect" in each}
+    assert redirects["nvidia_driver_module"] == "nvidia_kernel_module"
+    for old, new in redirects.items():
+        modules = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
+        assert new in modules and old not in modules, f"{old} leads to {new}"

@@ -105,7 +105,7 @@ class Story(Site):  # type: ignore[misc]
             toolkit = {"changed": True, "services": ["containerd"]}
             self.answer("managed_files", toolkit, "50-nvidia.toml", name)
             self.answer("managed_service", {"changed": True, "actions": ["start"], "restart": False}, host=name)
-            self.answer("nvidia_driver_module", {"changed": True, "reboot_required": False}, host=name)
+            self.answer("nvidia_kernel_module", {"changed": True, "reboot_required": False}, host=name)
             self.answer("kubeadm_init", {"changed": True}, host=name)
         self.answer("preflight_info", found, "gather_subset", name)
 
@@ -128,7 +128,7 @@ def worker_joins(place: Path) -> Story:
 def driver_pending(place: Path) -> Story:
     """The kernel module of the driver has to be loaded on gpu1, a node in use."""
     story = finished(place)
-    story.answer("nvidia_driver_module", {"changed": True, "reboot_required": False}, host="gpu1")
+    story.answer("nvidia_kernel_module", {"changed": True, "reboot_required": False}, host="gpu1")
     return story
 
 

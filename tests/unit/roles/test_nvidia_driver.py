@@ -35,7 +35,7 @@ def site(tmp_path: Path) -> Site:
     made = Site(tmp_path)
     made.answer("k8s_info", {"changed": False, "resources": []})
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
-    made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": ""})
+    made.answer("nvidia_kernel_module", {"changed": True, "reboot_required": False, "reason": ""})
     made.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": NEW, "gpus": []})
     return made
 
@@ -55,7 +55,7 @@ def install(site: Site, driver: dict[str, Any], **more: Any) -> tuple[int, str, 
 def test_driver_of_a_bare_host_is_installed_from_packages(site: Site) -> None:
     status, output, calls = install(site, BARE)
     assert status == 0, output
-    assert calls == [*["apt_packages"] * 3, f"nvidia_driver_module {NEW}", "managed_service"]
+    assert calls == [*["apt_packages"] * 3, f"nvidia_kernel_module {NEW}", "managed_service"]
     assert site.asked("apt_packages")[-1]["allow_removal"] is False
 
 

@@ -86,7 +86,7 @@ def site(tmp_path: Path) -> Upgrade:
     made.answer("gpu_pods_info", {"changed": False, "pods": []})
     made.answer("gpu_host_info", {"changed": False, "pci": [{}], "given_back": "", **HOST_INFO})
     made.answer("nvidia_driver_users_info", {"changed": False, "users": [], "services": []})
-    made.answer("nvidia_driver_module", {"changed": True, "reboot_required": False, "reason": "", "began": BEGAN})
+    made.answer("nvidia_kernel_module", {"changed": True, "reboot_required": False, "reason": "", "began": BEGAN})
     made.answer("nvidia_dkms_info", {"changed": False, "reason": [], "log": ""})
     made.answer("gpu_acceptance", {"changed": True, "problems": []})
     made.answer("node_maintenance", {"changed": True})
@@ -98,14 +98,14 @@ def answers(site: Upgrade, version: str) -> None:
     site.answer("nvidia_smi_info", {"changed": False, "state": "ok", "driver_version": version, "gpus": []})
 
 
-EMPTY = ["node_maintenance begun", "nvidia_driver_module absent"]
+EMPTY = ["node_maintenance begun", "nvidia_kernel_module absent"]
 PROVE = ["node_maintenance verifying", "wait_for_rollout", "gpu_acceptance"]
 
 
 def swap(version: str) -> list[str]:
     """Return the calls that install a version; only the new one also needs headers and a pinning package."""
     packages = ["apt_packages"] * (3 if version == NEW else 1)
-    return [*packages, f"nvidia_driver_module {version}", "managed_service"]
+    return [*packages, f"nvidia_kernel_module {version}", "managed_service"]
 
 
 def test_upgrade_of_a_node_runs_all_steps_in_order(site: Upgrade) -> None:
@@ -141,7 +141,7 @@ def test_kernel_without_headers_is_refused_before_dkms_fails(site: Upgrade) -> N
     kernel = {**HOST["kernel_packages"], "image": "linux-image-6.12.0"}
     status, output, calls = site.run(host={**HOST, "kernel_packages": kernel})
     assert status != 0 and "no apt source of this host has linux-headers-6.12.0" in " ".join(output.split())
-    assert f"nvidia_driver_module {NEW}" not in calls
+    assert f"nvidia_kernel_module {NEW}" not in calls
     # If the driver was rolled back, the node is marked as failed.
     assert f"was rolled back to {OLD}" not in output or calls[-1] == "node_maintenance failed"
 
@@ -163,7 +163,7 @@ def test_missing_persistence_daemon_is_not_a_failure(site: Upgrade) -> None:
     ],
 )
 def test_version_that_is_not_in_the_table_can_be_rolled_back(site: Upgrade, old: str, name: str) -> None:
-    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
+    site.answer("nvidia_kernel_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     answers(site, old)
     packages = {"libnvidia-ml1": f"{old}-9", name: f"{old}-1ubuntu1"}
     driver = {"loaded_version": old, "packages": packages, "origin": "cuda_repository"}
@@ -178,7 +178,7 @@ def test_version_that_is_not_in_the_table_can_be_rolled_back(site: Upgrade, old:
 
 
 def test_errors_of_a_driver_that_was_not_reloaded_count(site: Upgrade) -> None:
-    site.answer("nvidia_driver_module", {"changed": False, "reboot_required": False, "reason": "", "began": BEGAN}, NEW)
+    site.answer("nvidia_kernel_module", {"changed": False, "reboot_required": False, "reason": "", "began": BEGAN}, NEW)
     status, output, _calls = site.run()
     assert status == 0, output
     assert [asked["nvidia_smi"]["xids_since"] for asked in site.asked("gpu_host_info")] == [""]
@@ -236,7 +236,7 @@ def test_pods_with_gpus_are_named_and_end_the_upgrade(site: Upgrade, policy: str
     assert calls == (
         []
         if policy == "refuse"
-        else ["node_maintenance begun", f"nvidia_driver_module {OLD}", "node_maintenance ended"]
+        else ["node_maintenance begun", f"nvidia_kernel_module {OLD}", "node_maintenance ended"]
     )
 
 
@@ -315,22 +315,22 @@ def test_failed_drain_changes_nothing(site: Upgrade) -> None:
     site.answer("node_maintenance", {"failed": True, "msg": "Error while draining node gpu1: a budget"}, '"begun"')
     status, output, calls = site.run(cluster_disruption_policy="drain")
     assert status != 0 and "a budget" in output
-    assert calls == ["node_maintenance begun", f"nvidia_driver_module {OLD}", "node_maintenance ended"]
+    assert calls == ["node_maintenance begun", f"nvidia_kernel_module {OLD}", "node_maintenance ended"]
 
 
 def test_driver_in_use_is_not_replaced(site: Upgrade) -> None:
     busy = {"changed": False, "reboot_required": True, "reason": "driver 580 is in use: Module nvidia is in use"}
-    site.answer("nvidia_driver_module", busy, '"absent"')
+    site.answer("nvidia_kernel_module", busy, '"absent"')
     status, output, calls = site.run()
     assert status != 0 and "Module nvidia is in use" in output
     # The role doesn't reboot the machine that Ansible runs on.
     assert "Reboot this host yourself and run again" in output
     assert "apt_packages" not in calls
-    assert calls[-2:] == [f"nvidia_driver_module {OLD}", "node_maintenance ended"]
+    assert calls[-2:] == [f"nvidia_kernel_module {OLD}", "node_maintenance ended"]
 
 
 def test_failing_driver_is_rolled_back_and_the_node_stays_cordoned(site: Upgrade) -> None:
-    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
+    site.answer("nvidia_kernel_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     site.answer("nvidia_dkms_info", {"changed": False, "reason": ["nv.c:1: error: no"], "log": "/x/make.log"}, NEW)
     answers(site, OLD)
     status, output, calls = site.run(cluster_disruption_policy="drain")
@@ -349,7 +349,7 @@ def test_failing_driver_is_rolled_back_and_the_node_stays_cordoned(site: Upgrade
 
 
 def test_failed_build_of_a_distribution_driver_has_feasible_advice(site: Upgrade) -> None:
-    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: not found"}, "550.163.01")
+    site.answer("nvidia_kernel_module", {"failed": True, "msg": "Error while loading: not found"}, "550.163.01")
     error = "nv-pci.c:237:9: error: too few arguments to function 'pci_resize_resource'"
     site.answer("nvidia_dkms_info", {"changed": False, "reason": [error], "log": "/x/make.log"}, "550.163.01")
     other = {"loaded_version": "", "packages": {}, "origin": "none"}
@@ -365,7 +365,7 @@ def test_failed_verification_rolls_the_driver_back(site: Upgrade) -> None:
     status, output, calls = site.run()
     assert status != 0 and "GPU-1: unknown error" in output
     assert calls[:12] == [*EMPTY, *swap(NEW), f"nvidia_cdi_spec {NEW}", *PROVE, "node_maintenance begun"]
-    assert f"nvidia_driver_module {OLD}" in calls and calls[-1] == "node_maintenance failed"
+    assert f"nvidia_kernel_module {OLD}" in calls and calls[-1] == "node_maintenance failed"
     # The stub of nvidia_smi_info still reports the new version.
     assert "could not be rolled back" in output and f"nvidia-smi reports {NEW}" in output
 
@@ -403,7 +403,7 @@ def test_driver_is_kept_on_a_cordoned_node_if_it_cannot_be_verified(
 
 
 def test_earlier_verification_does_not_prevent_a_rollback(site: Upgrade) -> None:
-    site.answer("nvidia_driver_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
+    site.answer("nvidia_kernel_module", {"failed": True, "msg": "Error while loading: Invalid argument"}, NEW)
     answers(site, OLD)
     playbook = PLAYBOOK.replace(
         "  tasks:\n",

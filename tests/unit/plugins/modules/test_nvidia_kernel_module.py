@@ -53,7 +53,7 @@ class Host(FakeHost):  # type: ignore[misc]
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
         args = {"version": VERSION, "root": str(self.root), **options}
-        result: dict[str, Any] = self._run("nvidia_driver_module", args, check=check)
+        result: dict[str, Any] = self._run("nvidia_kernel_module", args, check=check)
         return result
 
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: nvidia_driver_module
+module: nvidia_kernel_module
 short_description: Load a given version of the NVIDIA kernel module, or unload the module
-version_added: 0.1.0
+version_added: 0.2.0
 description:
   - Loads C(nvidia) and checks the result in C(/proc/driver/nvidia/version). If another version or nouveau is loaded, it
     is unloaded first. If it is in use, RV(reboot_required) is true and nothing is changed.
@@ -28,7 +28,6 @@ options:
     type: str
     choices: [loaded, absent]
     default: loaded
-    version_added: 0.2.0
   blacklist:
     description:
       - File in C(/etc/modprobe.d) that blocks nouveau. Empty means that no initial ramdisk is changed.
@@ -41,7 +40,6 @@ options:
     type: list
     elements: str
     default: []
-    version_added: 0.2.0
   modules:
     description:
       - Kind of the kernel modules. If modules of the other kind are loaded, they are unloaded first, even if their
@@ -49,7 +47,6 @@ options:
     type: str
     choices: ["", open, proprietary]
     default: ""
-    version_added: 0.2.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.root
@@ -65,12 +62,12 @@ attributes:
 
 EXAMPLES = r"""
 - name: Load the driver
-  gpulab.kubernetes.nvidia_driver_module:
+  gpulab.kubernetes.nvidia_kernel_module:
     version: 580.178.04
     blacklist: /etc/modprobe.d/gpulab-nouveau.conf
 
 - name: Unload the driver before its packages change
-  gpulab.kubernetes.nvidia_driver_module:
+  gpulab.kubernetes.nvidia_kernel_module:
     state: absent
 """
 
@@ -111,7 +108,7 @@ reason:
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._module import run
-from ..module_utils._states.nvidia_driver_module import SPECIFICATION, ensure
+from ..module_utils._states.nvidia_kernel_module import SPECIFICATION, ensure
 
 
 def main() -> None:
