@@ -24,15 +24,15 @@ extends_documentation_fragment: gpulab.kubernetes.internal
 _NEEDS = {"nvidia_container_toolkit": "nvidia_driver"}
 
 
-def applicable(entries: Iterable[Any]) -> Any:
-    """Select the entries of a list or dictionary that apply."""
+def select_enabled(entries: Iterable[Any]) -> Any:
+    """Select the entries of a list or dictionary whose "when" is true or missing, and omit "when"."""
     # Ansible evaluates a value of a variable when it is read.
     if isinstance(entries, Mapping):
-        return dict(_applying((name, entries[name]) for name in entries))
-    return [entry for _index, entry in _applying(enumerate(entries))]
+        return dict(_enabled((name, entries[name]) for name in entries))
+    return [entry for _index, entry in _enabled(enumerate(entries))]
 
 
-def _applying(entries: Iterable[tuple[Any, Mapping[str, Any]]]) -> Iterator[tuple[Any, dict[str, Any]]]:
+def _enabled(entries: Iterable[tuple[Any, Mapping[str, Any]]]) -> Iterator[tuple[Any, dict[str, Any]]]:
     for place, entry in entries:
         if boolean(entry.get("when", True)):
             yield place, {key: entry[key] for key in entry if key != "when"}
@@ -174,7 +174,7 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "applicable": applicable,
+            "select_enabled": select_enabled,
             "cluster_plan": cluster_plan,
             "deferral_file": deferral_file,
             "disruption": disruption,

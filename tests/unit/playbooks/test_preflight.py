@@ -65,7 +65,7 @@ QUESTIONS = """
         tasks_from: settings
     - name: Write it down
       ansible.builtin.copy:
-        content: "{{{{ _preflight_repositories | gpulab.kubernetes.applicable | to_json }}}}"
+        content: "{{{{ _preflight_repositories | gpulab.kubernetes.select_enabled | to_json }}}}"
         dest: "{trace}/questions"
         mode: "0600"
 """

@@ -23,7 +23,8 @@ PLAYBOOK = """
     - name: Write what the role would use
       ansible.builtin.copy:
         content: >-
-          {{{{ {{'packages': _docker_packages | gpulab.kubernetes.applicable, 'given': _docker_given}} | to_json }}}}
+          {{{{ {{'packages': _docker_packages | gpulab.kubernetes.select_enabled, 'given': _docker_given}}
+             | to_json }}}}
         dest: {out}
 """
 WANTED = {

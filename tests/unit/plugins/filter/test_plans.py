@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.filter.plan import (
-    applicable,
     cluster_plan,
     host_plan,
     host_states,
     plan_lines,
     plan_summary,
+    select_enabled,
 )
 from ansible_collections.gpulab.kubernetes.plugins.filter.sharing import device_plugin_rollouts
 from support.programs import run_ansible
@@ -52,8 +52,11 @@ def test_states_are_named_after_their_roles() -> None:
 def test_unselected_states_are_not_evaluated(when: bool | str) -> None:
     states = Lazy(host=[Lazy(name="swap", module="swap", when=when, args="fails")], containerd="fails")
     assert host_states(states, ["host"]) == []
-    assert applicable([states["host"][0], {"name": "b", "when": True}, {"name": "c"}]) == [{"name": "b"}, {"name": "c"}]
-    assert applicable({"a": states["host"][0], "b": {"when": "true", "c": 1}}) == {"b": {"c": 1}}
+    assert select_enabled([states["host"][0], {"name": "b", "when": True}, {"name": "c"}]) == [
+        {"name": "b"},
+        {"name": "c"},
+    ]
+    assert select_enabled({"a": states["host"][0], "b": {"when": "true", "c": 1}}) == {"b": {"c": 1}}
 
 
 @pytest.mark.parametrize(
