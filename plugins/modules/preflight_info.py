@@ -596,7 +596,7 @@ from ..module_utils._host import network
 from ..module_utils._host.ansible_facts import ansible_facts
 from ..module_utils._host.cloud_init import CloudInit, wait
 from ..module_utils._host.reach import reach_api
-from ..module_utils._kubeadm import control_plane
+from ..module_utils._kubeadm import cluster_settings
 from ..module_utils._kubeadm.membership import membership
 from ..module_utils._module import run
 from ..module_utils._nvidia import pci
@@ -676,7 +676,7 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "distribution_versions": distribution_versions(runner, root) if asks_apt else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
         "cluster": cluster,
-        "control_plane": control_plane.read(module, root, params["api_timeout"]) if is_control_plane else {},
+        "control_plane": cluster_settings.read(module, root, params["api_timeout"]) if is_control_plane else {},
         "api_reach": reach_api(params["api_endpoint"], cluster["server"], params["connect_timeout"])
         if asks_api
         else {},
