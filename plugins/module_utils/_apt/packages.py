@@ -18,17 +18,17 @@ from .._versions import compare_versions
 from .cli import Apt
 from .dpkg import Database, read_database
 from .lists import indexes_fresh, note_refresh
-from .wishes import (
-    Follow,
+from .specs import (
     Outcome,
     PackageError,
+    PackageSpec,
     Policy,
-    Wish,
+    Release,
     failed_for_good,
     held_of,
+    pending_specs,
     read_simulation,
     removal_advice,
-    undone,
     unknown_text,
     versions_of,
 )
@@ -55,27 +55,27 @@ class Packages:
         self._directories = directories
         self._dpkg = directories.dpkg
 
-    def ensure(self, wishes: Sequence[Wish], check_mode: bool, follow: Follow | None = None) -> Outcome:
+    def ensure(self, specs: Sequence[PackageSpec], check_mode: bool, release: Release | None = None) -> Outcome:
         first = database = self._read()
-        wishes = [self._settle(wish, database, check_mode) for wish in wishes]
-        wishes, missing = self._drop_optional(wishes, database, check_mode)
-        if follow:
-            wishes = [*wishes, *self._followers(wishes, follow, database, check_mode)]
+        specs = [self._resolve_version(spec, database, check_mode) for spec in specs]
+        specs, missing = self._drop_optional(specs, database, check_mode)
+        if release:
+            specs = [*specs, *self._followers(specs, release, database, check_mode)]
         trouble = ""
-        if not check_mode and (self._interrupted() or (database.unfinished and undone(wishes, database))):
+        if not check_mode and (self._interrupted() or (database.unfinished and pending_specs(specs, database))):
             # This also waits for a running package manager.
-            trouble = self._complete(wishes)
+            trouble = self._complete(specs)
             database = self._read()
-        pending, loose = undone(wishes, database), self._loose(wishes, database)
-        repaired = any(first.get(wish.name) != database.get(wish.name) for wish in wishes)
-        outcome = Outcome(repaired or bool(pending or loose), missing=missing, held_before=held_of(wishes, first))
+        pending, not_held = pending_specs(specs, database), self._not_held(specs, database)
+        repaired = any(first.get(spec.name) != database.get(spec.name) for spec in specs)
+        outcome = Outcome(repaired or bool(pending or not_held), missing=missing, held_before=held_of(specs, first))
         if pending:
             self._refuse(pending, database)
         if check_mode:
             after = self._predict(pending, database)
-            outcome.held = outcome.held_before | set(loose)
+            outcome.held = outcome.held_before | set(not_held)
         else:
-            self._first_run.keep_packages({n: first.get(n) for n in [*(wish.name for wish in pending), *loose]})
+            self._first_run.keep_packages({n: first.get(n) for n in [*(spec.name for spec in pending), *not_held]})
             try:
                 after = self._install(pending, trouble) if pending else versions_of(database)
             finally:
@@ -83,52 +83,54 @@ class Packages:
                 now = self._read() if pending else database
                 names = {*first.names(), *now.names()}
                 self._first_run.keep_packages({n: first.get(n) for n in names if first.version(n) != now.version(n)})
-            outcome.held = self._hold(wishes)
-        outcome.show(versions_of(first), after, wishes)
+            outcome.held = self._hold(specs)
+        outcome.show(versions_of(first), after, specs)
         return outcome
 
-    def _settle(self, wish: Wish, database: Database, check_mode: bool) -> Wish:
+    def _resolve_version(self, spec: PackageSpec, database: Database, check_mode: bool) -> PackageSpec:
         """Resolve a version like ``1.2-*`` to the installed version if it fits, else to the newest that does."""
-        if not wish.version.endswith("*"):
-            return wish
-        found = database.version(wish.name)
-        if found and wish.fits(found):
-            return replace(wish, version=found)
+        if not spec.version.endswith("*"):
+            return spec
+        found = database.version(spec.name)
+        if found and spec.fits(found):
+            return replace(spec, version=found)
         for refresh in (False, True):
             if refresh and not check_mode:
                 self._try_refresh()
-            fitting = [version for version in self._apt.madison([wish.name]).get(wish.name, []) if wish.fits(version)]
+            fitting = [version for version in self._apt.madison([spec.name]).get(spec.name, []) if spec.fits(version)]
             if fitting:
-                return replace(wish, version=fitting[0])
-        return wish
+                return replace(spec, version=fitting[0])
+        return spec
 
-    def _followers(self, wishes: Sequence[Wish], follow: Follow, database: Database, check_mode: bool) -> list[Wish]:
+    def _followers(
+        self, specs: Sequence[PackageSpec], release: Release, database: Database, check_mode: bool
+    ) -> list[PackageSpec]:
         """Return the packages that follow a release; those missing in that version must be removed."""
-        names = follow.names(wishes, database)
-        found = [Wish(name, follow.version, hold=False) for name in names]
+        names = release.names(specs, database)
+        found = [PackageSpec(name, release.version, hold=False) for name in names]
         unknown = self._unknown(found) if found else {}
         if unknown and not check_mode:
             self._try_refresh()
             unknown = self._unknown(found)
         if unknown and not self._policy.allow_removal:
             raise PackageError(
-                f"Error while changing packages to {follow.version}: no repository of this host has "
-                f"{', '.join(wish.name for wish in unknown)} in that version. Remove these packages yourself, or "
+                f"Error while changing packages to {release.version}: no repository of this host has "
+                f"{', '.join(spec.name for spec in unknown)} in that version. Remove these packages yourself, or "
                 "allow their removal (allow_removal: true)"
             )
-        return [Wish(wish.name, hold=False, gone=True) if wish in unknown else wish for wish in found]
+        return [PackageSpec(spec.name, hold=False, gone=True) if spec in unknown else spec for spec in found]
 
-    def _complete(self, wishes: Sequence[Wish]) -> str:
+    def _complete(self, specs: Sequence[PackageSpec]) -> str:
         """Complete interrupted work of dpkg. Return errors, which the following installation may resolve."""
         trouble = []
         try:
             self._apt.configure_pending()
         except CommandError as error:
-            self._refuse_same_again(error, wishes)
+            self._refuse_same_again(error, specs)
             trouble.append(str(error))
         broken = self._read().broken
         if broken:
-            asked = {wish.name: wish.word for wish in wishes}
+            asked = {spec.name: spec.word for spec in specs}
             words = [asked.get(name, name) for name in broken]
             doing = f"installing {', '.join(broken)} again, which an interrupted dpkg left half installed"
             try:
@@ -137,10 +139,10 @@ class Packages:
                 trouble.append(str(error))
         return "".join(f"\nBefore that: {text}" for text in trouble)
 
-    def _refuse_same_again(self, error: CommandError, wishes: Sequence[Wish]) -> None:
+    def _refuse_same_again(self, error: CommandError, specs: Sequence[PackageSpec]) -> None:
         database = self._read()
-        said = f"{error.fields.get('stdout', '')}\n{error.fields.get('stderr', '')}"
-        failed = failed_for_good(said, wishes, database)
+        output = f"{error.fields.get('stdout', '')}\n{error.fields.get('stderr', '')}"
+        failed = failed_for_good(output, specs, database)
         if failed:
             names = ", ".join(f"{name} {database.version(name)}" for name in failed)
             raise PackageError(
@@ -156,59 +158,59 @@ class Packages:
         updates = self._dpkg / "updates"
         return updates.is_dir() and any(entry.name.isdigit() for entry in updates.iterdir())
 
-    def _loose(self, wishes: Sequence[Wish], database: Database) -> list[str]:
-        held = held_of(wishes, database)
-        wanted = [wish.name for wish in wishes if (self._policy.hold if wish.hold is None else wish.hold)]
+    def _not_held(self, specs: Sequence[PackageSpec], database: Database) -> list[str]:
+        held = held_of(specs, database)
+        wanted = [spec.name for spec in specs if (self._policy.hold if spec.hold is None else spec.hold)]
         return [name for name in wanted if name not in held]
 
-    def _refuse(self, pending: Sequence[Wish], database: Database) -> None:
-        lower, frozen = [], []
-        for wish in pending:
-            package = database.get(wish.name)
-            if package and wish.version and compare_versions(wish.version, package.version) < 0:
-                lower.append(f"{wish.name} from {package.version} to {wish.version}")
-            if package and package.held and (wish.gone or wish.version != package.version):
-                frozen.append(f"{wish.name} at {package.version}")
+    def _refuse(self, pending: Sequence[PackageSpec], database: Database) -> None:
+        lower, on_hold = [], []
+        for spec in pending:
+            package = database.get(spec.name)
+            if package and spec.version and compare_versions(spec.version, package.version) < 0:
+                lower.append(f"{spec.name} from {package.version} to {spec.version}")
+            if package and package.held and (spec.gone or spec.version != package.version):
+                on_hold.append(f"{spec.name} at {package.version}")
         if lower and not self._policy.allow_downgrade:
             raise PackageError(
                 f"Error while installing packages: this would downgrade {', '.join(lower)}. Request the installed "
                 "version, or allow it (allow_downgrade: true)"
             )
-        if frozen and not self._policy.allow_change_held:
+        if on_hold and not self._policy.allow_change_held:
             raise PackageError(
-                f"Error while installing packages: these are on hold: {', '.join(frozen)}. Release them with `apt-mark "
-                "unhold`, or allow the change (allow_change_held: true)"
+                f"Error while installing packages: these are on hold: {', '.join(on_hold)}. Release them with "
+                "`apt-mark unhold`, or allow the change (allow_change_held: true)"
             )
 
-    def _unknown(self, pending: Sequence[Wish]) -> dict[Wish, list[str]]:
+    def _unknown(self, pending: Sequence[PackageSpec]) -> dict[PackageSpec, list[str]]:
         """Return the packages that apt can't install, with the versions it knows instead."""
-        asked = [wish for wish in pending if not wish.gone]
-        known = self._apt.madison([wish.name for wish in asked]) if asked else {}
+        asked = [spec for spec in pending if not spec.gone]
+        known = self._apt.madison([spec.name for spec in asked]) if asked else {}
         return {
-            wish: known.get(wish.name, [])
-            for wish in asked
-            if (wish.version not in known.get(wish.name, []) if wish.version else not known.get(wish.name))
+            spec: known.get(spec.name, [])
+            for spec in asked
+            if (spec.version not in known.get(spec.name, []) if spec.version else not known.get(spec.name))
         }
 
-    def _install(self, pending: Sequence[Wish], trouble: str) -> dict[str, str]:
+    def _install(self, pending: Sequence[PackageSpec], trouble: str) -> dict[str, str]:
         refreshed = self._make_known(pending)
         flags = [*self._flags(pending), *(["--fix-broken"] if trouble else [])]
         doing = f"installing {', '.join(map(str, pending))}"
         try:
-            self._install_fresh(flags, [wish.word for wish in pending], doing, refreshed)
+            self._install_fresh(flags, [spec.word for spec in pending], doing, refreshed)
         except CommandError as error:
             raise PackageError(f"{error}{trouble}{removal_advice(str(error))}", **error.fields) from error
         after = self._read()
-        missing = [str(wish) for wish in undone(pending, after)]
+        missing = [str(spec) for spec in pending_specs(pending, after)]
         if missing:
             raise PackageError(
                 f"Error while {doing}: apt reported success, but dpkg does not have {', '.join(missing)}"
             )
         return versions_of(after)
 
-    def _flags(self, pending: Sequence[Wish]) -> list[str]:
+    def _flags(self, pending: Sequence[PackageSpec]) -> list[str]:
         # Configuration that a package leaves in /etc, such as apt's preferences, would remain in effect.
-        return [*self._policy.flags(), *(["--purge"] if any(wish.gone for wish in pending) else [])]
+        return [*self._policy.flags(), *(["--purge"] if any(spec.gone for spec in pending) else [])]
 
     def _install_fresh(self, flags: Sequence[str], words: Sequence[str], doing: str, refreshed: bool) -> None:
         """Install; if that fails because of missing or stale indexes, refresh them and try again."""
@@ -221,21 +223,21 @@ class Packages:
             self._apt.install(flags, words, doing)
 
     def _drop_optional(
-        self, wishes: Sequence[Wish], database: Database, check_mode: bool
-    ) -> tuple[list[Wish], list[str]]:
+        self, specs: Sequence[PackageSpec], database: Database, check_mode: bool
+    ) -> tuple[list[PackageSpec], list[str]]:
         """Return the packages without optional ones that are not available, and the names of the latter."""
-        pending = undone(wishes, database)
-        doubtful = [wish for wish in pending if wish.optional]
+        pending = pending_specs(specs, database)
+        doubtful = [spec for spec in pending if spec.optional]
         unknown = self._unknown(doubtful) if doubtful else {}
         if unknown and check_mode and not self._fresh():
             # A real run would refresh the indexes, and most likely find them.
-            return [*wishes], []
+            return [*specs], []
         # If nothing else is pending, only refresh old indexes. Otherwise every run would refresh them for a package
         # that does not exist.
         if unknown and not check_mode and (len(doubtful) < len(pending) or not self._fresh()):
             self._try_refresh()
             unknown = self._unknown(doubtful)
-        return [wish for wish in wishes if wish not in unknown], [wish.name for wish in unknown]
+        return [spec for spec in specs if spec not in unknown], [spec.name for spec in unknown]
 
     def _fresh(self) -> bool:
         return indexes_fresh(self._directories.etc, self._directories.lists, time.time())
@@ -249,7 +251,7 @@ class Packages:
         with contextlib.suppress(CommandError):
             self._refresh()
 
-    def _make_known(self, pending: Sequence[Wish]) -> bool:
+    def _make_known(self, pending: Sequence[PackageSpec]) -> bool:
         """Refresh the indexes if they lack a wanted version; return whether that was done."""
         if not self._unknown(pending):
             return False
@@ -264,7 +266,7 @@ class Packages:
             raise PackageError(f"Error while installing packages: {unknown_text(unknown)}{trouble}", **fields)
         return True
 
-    def _predict(self, pending: Sequence[Wish], database: Database) -> dict[str, str]:
+    def _predict(self, pending: Sequence[PackageSpec], database: Database) -> dict[str, str]:
         after = versions_of(database)
         if pending and not database.unfinished and not self._unknown(pending):
             doing = f"simulating the installation of {', '.join(map(str, pending))}"
@@ -276,11 +278,11 @@ class Packages:
                 if not _STALE.search(str(error)):
                     raise
         after = {name: version for name, version in after.items() if name not in {w.name for w in pending if w.gone}}
-        return {**after, **{wish.name: wish.version or "(any version)" for wish in pending if not wish.gone}}
+        return {**after, **{spec.name: spec.version or "(any version)" for spec in pending if not spec.gone}}
 
-    def _hold(self, wishes: Sequence[Wish]) -> set[str]:
+    def _hold(self, specs: Sequence[PackageSpec]) -> set[str]:
         database = self._read()
-        loose = self._loose(wishes, database)
-        if loose:
-            self._apt.hold([package for package in map(database.get, loose) if package])
-        return held_of(wishes, database) | set(loose)
+        not_held = self._not_held(specs, database)
+        if not_held:
+            self._apt.hold([package for package in map(database.get, not_held) if package])
+        return held_of(specs, database) | set(not_held)

@@ -11,7 +11,7 @@ from typing import Any
 from .._apt.cli import Apt
 from .._apt.fetch import PROXY_OPTIONS, use_proxies
 from .._apt.packages import Directories, Packages
-from .._apt.wishes import Follow, Policy, Wish
+from .._apt.specs import PackageSpec, Policy, Release
 from .._command import Runner
 from .._first_run import FirstRun
 
@@ -20,14 +20,14 @@ _POLICY = ("hold", "allow_downgrade", "allow_change_held", "allow_removal")
 
 def ensure(module: Any) -> dict[str, Any]:
     use_proxies(module.params)
-    wishes = [Wish(**package) for package in module.params["packages"]]
+    specs = [PackageSpec(**package) for package in module.params["packages"]]
     policy = Policy(**{name: module.params[name] for name in _POLICY})
     apt = Apt(Runner(module), module.params["lock_timeout"])
     follow = module.params["follow"]
-    release = Follow(follow["version"], tuple(follow["replaces"])) if follow else None
+    release = Release(follow["version"], tuple(follow["replaces"])) if follow else None
     directories = Directories(*(Path(module.params[name]) for name in ("dpkg_dir", "etc_dir", "lists_dir")))
-    outcome = Packages(apt, policy, directories, FirstRun(module)).ensure(wishes, module.check_mode, release)
-    asked = {wish.name for wish in wishes}
+    outcome = Packages(apt, policy, directories, FirstRun(module)).ensure(specs, module.check_mode, release)
+    asked = {spec.name for spec in specs}
     for text in apt.notes():
         module.warn(text)
     return {

@@ -24,7 +24,7 @@ class PackageError(DomainError):
 
 
 @dataclass(frozen=True)
-class Wish:
+class PackageSpec:
     """A wanted package; an empty version accepts any. ``hold`` None uses the policy; ``gone`` removes the package."""
 
     name: str
@@ -64,14 +64,14 @@ class Policy:
 
 
 @dataclass(frozen=True)
-class Follow:
+class Release:
     """A release: installed packages in one of the versions ``replaces`` are changed to ``version``."""
 
     version: str = ""
     replaces: tuple[str, ...] = ()
 
-    def names(self, wishes: Sequence[Wish], database: Database) -> list[str]:
-        asked = {wish.name for wish in wishes}
+    def names(self, specs: Sequence[PackageSpec], database: Database) -> list[str]:
+        asked = {spec.name for spec in specs}
         old = {version for version in self.replaces if version != self.version}
         return [name for name in database.names() if name not in asked and database.version(name) in old]
 
@@ -87,9 +87,9 @@ class Outcome:
     held: set[str] = field(default_factory=set)
     missing: list[str] = field(default_factory=list)
 
-    def show(self, before: Mapping[str, str], after: Mapping[str, str], wishes: Sequence[Wish]) -> None:
+    def show(self, before: Mapping[str, str], after: Mapping[str, str], specs: Sequence[PackageSpec]) -> None:
         """Keep the versions of requested and changed packages."""
-        names = {wish.name for wish in wishes} | {n for n in {*before, *after} if before.get(n) != after.get(n)}
+        names = {spec.name for spec in specs} | {n for n in {*before, *after} if before.get(n) != after.get(n)}
         self.before = {name: before[name] for name in names if name in before}
         self.after = {name: after[name] for name in names if name in after}
 
@@ -112,36 +112,36 @@ def read_simulation(text: str, versions: Mapping[str, str]) -> dict[str, str]:
     return after
 
 
-def undone(wishes: Sequence[Wish], database: Database) -> list[Wish]:
+def pending_specs(specs: Sequence[PackageSpec], database: Database) -> list[PackageSpec]:
     """Return the pending packages."""
-    packages = [(wish, database.get(wish.name)) for wish in wishes]
+    packages = [(spec, database.get(spec.name)) for spec in specs]
     return [
-        wish
-        for wish, found in packages
-        if (found if wish.gone else not (found and found.installed and wish.version in ("", found.version)))
+        spec
+        for spec, found in packages
+        if (found if spec.gone else not (found and found.installed and spec.version in ("", found.version)))
     ]
 
 
-def failed_for_good(said: str, wishes: Sequence[Wish], database: Database) -> list[str]:
+def failed_for_good(output: str, specs: Sequence[PackageSpec], database: Database) -> list[str]:
     """Return packages whose script failed when dpkg configured them, and that would not be replaced.
 
-    ``said`` is the output of ``dpkg --configure -a``. Installing the wanted packages would run the same script again.
+    ``output`` is that of ``dpkg --configure -a``. Installing the wanted packages would run the same script again.
     """
-    failed = [name for name in _SCRIPT_FAILED.findall(said) if database.get(name)]
-    pending = undone(wishes, database)
-    in_place = [wish.name for wish in pending if _is_unpacked(wish, database)]
+    failed = [name for name in _SCRIPT_FAILED.findall(output) if database.get(name)]
+    pending = pending_specs(specs, database)
+    in_place = [spec.name for spec in pending if _is_unpacked(spec, database)]
     if pending and len(in_place) == len(pending) and not database.broken:
         return failed
     return [name for name in failed if name in in_place]
 
 
-def _is_unpacked(wish: Wish, database: Database) -> bool:
-    version = database.version(wish.name)
-    return bool(version) and not wish.gone and wish.version in ("", version)
+def _is_unpacked(spec: PackageSpec, database: Database) -> bool:
+    version = database.version(spec.name)
+    return bool(version) and not spec.gone and spec.version in ("", version)
 
 
-def held_of(wishes: Sequence[Wish], database: Database) -> set[str]:
-    packages = (database.get(wish.name) for wish in wishes)
+def held_of(specs: Sequence[PackageSpec], database: Database) -> set[str]:
+    packages = (database.get(spec.name) for spec in specs)
     return {package.name for package in packages if package and package.held}
 
 
@@ -149,11 +149,11 @@ def versions_of(database: Database) -> dict[str, str]:
     return {name: database.version(name) or "" for name in database.names()}
 
 
-def unknown_text(unknown: Mapping[Wish, Sequence[str]]) -> str:
+def unknown_text(unknown: Mapping[PackageSpec, Sequence[str]]) -> str:
     return "; ".join(
-        f"no repository of this host has {wish}, "
+        f"no repository of this host has {spec}, "
         + (f"they hold {', '.join(known[:12])}" if known else "nor any other version of it")
-        for wish, known in unknown.items()
+        for spec, known in unknown.items()
     )
 
 
