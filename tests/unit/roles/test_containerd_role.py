@@ -66,7 +66,7 @@ def test_a_deferred_restart_leaves_nothing_else_of_containerd_pending(tmp_path: 
         "cluster_disruption_policy": "defer",
         "cluster_api_kubeconfig": "/nowhere",
         "ansible_become": False,
-        "enter_role": "containerd",
+        "run_role_name": "containerd",
         "plan_pending": {"containerd": ["configuration"], "nvidia_container_toolkit": ["packages"]},
     }
     status, output = site.play(PLAYBOOK, settings)
