@@ -155,13 +155,16 @@ def node_plan(
     return plan_nodes([host_of(name, hostvars[name], control_planes) for name in names])
 
 
-def plan_lines(plans: Mapping[str, Mapping[str, Iterable[str]]]) -> list[str]:
-    """Return a plan as lines of text."""
+def plan_lines(
+    plans: Mapping[str, Mapping[str, Iterable[str]]], deferred: Mapping[str, Iterable[str]] | None = None
+) -> list[str]:
+    """Return a plan, and sentences about deferred changes by host, as lines of text."""
     hosts: dict[tuple[str, ...], list[str]] = {}
     for host, plan in plans.items():
         lines = tuple(f"  {role}: {', '.join(changes)}" for role, changes in plan.items())
         hosts.setdefault(lines, []).append(host)
-    return [line for lines, names in hosts.items() if lines for line in (f"{', '.join(names)}:", *lines)]
+    found = [line for lines, names in hosts.items() if lines for line in (f"{', '.join(names)}:", *lines)]
+    return found + [f"{host}: {text}" for host, texts in (deferred or {}).items() for text in texts]
 
 
 def plan_summary(plan: Mapping[str, Any]) -> str:

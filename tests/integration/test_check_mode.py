@@ -87,6 +87,7 @@ def test_on_finished_hosts_nothing_is_pending(built: Built) -> None:
         "hosts": {name: {} for name in built.inventory.hosts},
         "cluster": {},
         "cluster_is_known": True,
+        "deferred": {},
         "reboots": {},
     }
 

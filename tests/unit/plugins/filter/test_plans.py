@@ -234,3 +234,10 @@ def test_each_sharing_configuration_has_a_rollout() -> None:
 )
 def test_hosts_with_equal_plans_share_the_lines(plans: dict[str, Any], expected: list[str]) -> None:
     assert plan_lines(plans) == expected
+
+
+def test_deferred_changes_are_lines_of_the_plan() -> None:
+    assert plan_lines({"gpu1": {}, "gpu2": {}}, {"gpu1": ["A job runs", "Another one"]}) == [
+        "gpu1: A job runs",
+        "gpu1: Another one",
+    ]
