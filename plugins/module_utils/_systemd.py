@@ -136,7 +136,7 @@ class Restarts:
         except FileNotFoundError:
             return False
 
-    def settle(self, unit: Unit) -> None:
+    def clear(self, unit: Unit) -> None:
         for verb in ("restart", "reload"):
             with contextlib.suppress(FileNotFoundError):
                 self._note(unit, verb).unlink()
