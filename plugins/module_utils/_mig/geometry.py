@@ -123,7 +123,7 @@ class Geometry:
         answer = self._runner.run([self._program, *query])
         state = State(mig.parse_gpus(answer.stdout))
         if not state.gpus and answer.rc != 0:
-            raise CommandError(f"Error while querying nvidia-smi for the GPUs: {answer.said}", **answer.fields())
+            raise CommandError(f"Error while querying nvidia-smi for the GPUs: {answer.message}", **answer.fields())
         capable = [gpu for gpu in state.gpus if gpu.current is not None]
         if not capable:
             return state
@@ -151,7 +151,7 @@ class Geometry:
         state = self.read()
         wrong = [
             f"GPU {wish.gpu.index} ({wish.gpu.name}): {self._verdict(wish, state)}, after nvidia-smi printed: "
-            f"{' / '.join(each.said for each in done.get(wish.gpu.index, []))}"
+            f"{' / '.join(each.message for each in done.get(wish.gpu.index, []))}"
             for wish in wanted
             if not wish.fulfilled(state)
         ]
