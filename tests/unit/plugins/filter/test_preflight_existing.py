@@ -153,7 +153,7 @@ def test_loaded_unmanaged_driver_can_be_kept(loaded: str) -> None:
         ("2.2.0~rc.1-1", "keep", "2.2.0~rc.1-1"),
     ],
 )
-def test_kept_version_must_be_recent_enough(installed: str, policy: str, version: str) -> None:
+def test_version_to_install_must_be_recent_enough(installed: str, policy: str, version: str) -> None:
     assert version_to_install(installed, WANTED, "2.2.0", policy) == version
 
 
