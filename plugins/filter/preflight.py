@@ -17,7 +17,7 @@ from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import existing, in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
-from ..plugin_utils._preflight.existing import kept_version
+from ..plugin_utils._preflight.existing import version_to_install
 from ..plugin_utils._preflight.failure import failure
 from ..plugin_utils._preflight.model import Cluster, Reading, readings
 from ..plugin_utils._preflight.problem_text import full_text, known_fields, note, screen
@@ -147,7 +147,7 @@ class FilterModule:
         return {
             "access_problems": access_problems,
             "host_needs": host_needs,
-            "kept_version": kept_version,
+            "version_to_install": version_to_install,
             "preflight_answers": preflight_answers,
             "preflight_notes": preflight_notes,
             "preflight_problems": preflight_problems,

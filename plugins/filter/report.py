@@ -11,7 +11,7 @@ from typing import Any, Callable
 from ..module_utils._words import counted
 from ..plugin_utils._inventory import access
 from ..plugin_utils._report.benchmark import add_result
-from ..plugin_utils._report.drift import Row, compare, deferral_of, settle
+from ..plugin_utils._report.drift import Row, compare, deferral_of, resolve_auto
 from ..plugin_utils._report.junit import junit
 from ..plugin_utils._report.metrics import metrics
 from ..plugin_utils._report.origin import collection_version
@@ -38,7 +38,7 @@ def drift(hosts: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
             "deferred": bool(why),
             "text": f"WARNING: {host}: {row.text}. {why}." if why else f"{host}: {row.text}. {row.advice}",
         }
-        for host, entry in settle(hosts).items()
+        for host, entry in resolve_auto(hosts).items()
         for row in _drift_rows(entry)
         if row.drift
         for why in (deferral_of(row, entry["seen"], entry["wanted"]),)

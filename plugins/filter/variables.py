@@ -16,7 +16,7 @@ from jinja2 import UndefinedError, pass_context
 from jinja2.runtime import Context
 
 from ..module_utils._problem import Problem
-from ..plugin_utils._inventory import files, names, notes, references, variable_files, variables
+from ..plugin_utils._inventory import files, names, notes, references, renamed, variable_files, variables
 from ..plugin_utils._inventory.cluster import GROUP_VARIABLES, unused_groups
 from ..plugin_utils._inventory.sources import problems as source_problems
 from ..plugin_utils._progress.text import printable
@@ -45,7 +45,9 @@ def variable_notes(
         found += variable_files.of_importing_playbooks(playbooks, sources, directory)
     raw = {host: raw_of(host) for host in hosts}
     modes = variables.by_host(names.MODE, values)
-    found += names.find(written(raw, hostvars), modes, variables.specification(), are_errors=False)
+    given = written(raw, hostvars)
+    found += names.find(given, modes, variables.specification(), are_errors=False)
+    found += renamed.find(given, are_errors=False)
     for host, each in values.items():
         found += notes.connections(host, variables.known_values(notes.CONNECTION, each))
     return [printable(text) for text in notes.texts(found)]
@@ -90,7 +92,9 @@ def variable_problems(
     raw_of = getattr(hostvars, "raw_get", hostvars.__getitem__)
     modes = variables.by_host(names.MODE, values)
     raw = {host: raw_of(host) for host in hosts}
-    found += names.find(written(raw, hostvars), modes, known, are_errors=True)
+    given = written(raw, hostvars)
+    found += names.find(given, modes, known, are_errors=True)
+    found += renamed.find({host: {*each, *later} for host, each in given.items()}, are_errors=True)
     defined = {*known, *later}
 
     def other(host: str) -> Mapping[str, Any] | None:

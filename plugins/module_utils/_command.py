@@ -35,7 +35,7 @@ class Result:
         return f"killed by signal {-self.rc}" if self.rc < 0 else f"exit status {self.rc}"
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the program's message: stderr, else stdout, else its exit status. Secrets are masked."""
         text = mask(self.stderr.strip() or self.stdout.strip())
         return text or (self.ended if self.rc < 0 else f"nothing ({self.ended})")
@@ -139,7 +139,7 @@ class Runner:
         """Run a program; raise CommandError ``Error while <doing>: <message>`` if the exit status is not 0."""
         result = self.run(argv, **options)
         if result.rc != 0:
-            raise CommandError(f"Error while {doing}: {result.said}", **result.fields())
+            raise CommandError(f"Error while {doing}: {result.message}", **result.fields())
         return result
 
 

@@ -92,7 +92,7 @@ class Systemd:
         result = self._runner.run(argv)
         if result.rc != 0:
             raise DomainError(
-                f"Error while running systemctl {' '.join(argv[1:])}: {result.said}{self.journal(unit)}",
+                f"Error while running systemctl {' '.join(argv[1:])}: {result.message}{self.journal(unit)}",
                 **result.fields(),
             )
 
@@ -136,7 +136,7 @@ class Restarts:
         except FileNotFoundError:
             return False
 
-    def settle(self, unit: Unit) -> None:
+    def clear(self, unit: Unit) -> None:
         for verb in ("restart", "reload"):
             with contextlib.suppress(FileNotFoundError):
                 self._note(unit, verb).unlink()

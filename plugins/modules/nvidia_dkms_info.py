@@ -82,7 +82,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._command import Runner
 from ..module_utils._files import read_text
 from ..module_utils._module import run
-from ..module_utils._nvidia.dkms import parse_status, telling_lines
+from ..module_utils._nvidia.dkms import error_lines, parse_status
 
 
 def last_log(root: Path, version: str, kernel: str) -> Path | None:
@@ -107,7 +107,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         "installed": installed,
         "differs": any(build.differs for build in own),
         "log": str(path or ""),
-        "reason": telling_lines(read_text(path) or "") if path else [],
+        "reason": error_lines(read_text(path) or "") if path else [],
     }
 
 

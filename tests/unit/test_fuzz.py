@@ -382,7 +382,7 @@ CAMPAIGNS: dict[str, Campaign] = {
         ],
     ),
     "DKMS log": Campaign(
-        named("module_utils._nvidia.dkms.telling_lines"),
+        named("module_utils._nvidia.dkms.error_lines"),
         ["  gcc -c x.c \\\n -o x.o\nx.c:1:2: \u043e\u0448\u0438\u0431\u043a\u0430: y\nmake[1]: *** [x] Error 1\n"],
     ),
     "imports of containerd": Campaign(named("module_utils._containerd.files.import_patterns"), [CONTAINERD]),

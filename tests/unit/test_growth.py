@@ -152,7 +152,7 @@ def entries_of_hosts(count: int, problems: bool, monkeypatch: pytest.MonkeyPatch
         def verify(self, *_targets: object) -> dict[str, Any]:
             return {"problems": []}
 
-        def of(self, kind: str) -> list[PodProof]:
+        def proofs_of_kind(self, kind: str) -> list[PodProof]:
             return [proof for proof in self.proofs if proof.kind == kind]
 
         def until(self, *_arguments: object) -> bool:

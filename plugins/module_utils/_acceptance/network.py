@@ -48,7 +48,7 @@ class Network:
 
     def verify(self) -> dict[str, Any]:
         """Return the report's section about the network; all failures are in ``problems``."""
-        pods = {proof.node: proof for proof in self._run.of("network")}
+        pods = {proof.node: proof for proof in self._run.proofs_of_kind("network")}
         problems = [
             problem("network_pod_failed", proof.node, f"the pod of the network check failed: {proof.trouble}")
             for proof in pods.values()

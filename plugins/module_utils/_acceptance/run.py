@@ -76,13 +76,15 @@ class Run:
 
     def verify(self, targets: Sequence[Target], nodes: Sequence[Target]) -> None:
         """Create all pods, GPUs and isolation on ``targets``, network on ``nodes``; wait for their reports."""
-        limit, limit_words = manifests.time_limit(self._settings.timeout, sum(target.free for target in targets))
+        limit, limit_words = manifests.time_limit(
+            self._settings.timeout, sum(target.unheld_total for target in targets)
+        )
         self._settings = replace(self._settings, timeout=limit)
         self._deadline = self._began + limit
         bodies = [
             manifests.gpu_pod(self._settings, target.name, number, resource)
             for target in targets
-            for number, resource in enumerate(name for name, amount in target.open.items() for _each in range(amount))
+            for number, resource in enumerate(name for name, amount in target.unheld.items() for _each in range(amount))
         ]
         bodies += [manifests.isolation_pod(self._settings, target.name) for target in targets if target.host.wanted]
         bodies += [manifests.network_pod(self._settings, target.name) for target in nodes]
@@ -109,7 +111,7 @@ class Run:
                 " Only one run can verify the GPUs of a cluster at a time."
             )
 
-    def of(self, kind: str) -> list[PodProof]:
+    def proofs_of_kind(self, kind: str) -> list[PodProof]:
         return [proof for proof in self.proofs if proof.kind == kind]
 
     def until(self, good: Callable[[], bool], limit: float, watch: Watch | None = None) -> bool:
@@ -219,7 +221,7 @@ class Run:
         for place in {(proof.node, proof.resource) for proof in stuck}:
             node, resource = place
             taken = sum(objects.holders(others, claims, resource).get(node, {}).values())
-            ours = sum(1 for proof in self.of("gpu") if (proof.node, proof.resource) == place)
+            ours = sum(1 for proof in self.proofs_of_kind("gpu") if (proof.node, proof.resource) == place)
             surplus = ours + taken - objects.quantity(self._api.get(f"/api/v1/nodes/{node}"), "allocatable", resource)
             waiting = [proof for proof in stuck if (proof.node, proof.resource) == place]
             for proof in waiting[: max(0, min(surplus, taken))]:

@@ -103,7 +103,7 @@ class Session:
             network: dict[str, Any] = {}
             if nodes:
                 network = {**Network(self._api, run, self._settings.namespace).verify(), "kept": False}
-            if not any(proof.trouble for proof in run.of("gpu")):
+            if not any(proof.trouble for proof in run.proofs_of_kind("gpu")):
                 with Watch(self._api) as watch:
                     run.until(lambda: self._labelled(watch), _LABELLING, watch)
             after = {target.name: target for target in self._look()}
@@ -141,7 +141,7 @@ class Session:
 
     def _plugin_log(self, target: Target) -> PluginLog:
         """Return the device plugin's log lines about GPUs that it does not offer."""
-        if target.node is None or not target.lacking:
+        if target.node is None or not target.differing:
             return PluginLog()
         namespace = self._settings.plugin_namespace
         query = {"labelSelector": f"app={device_plugins.APP}", "fieldSelector": f"spec.nodeName={target.name}"}

@@ -118,32 +118,34 @@ class Target:
 
     @property
     def capacity(self) -> int:
-        return sum(self.offered(name, "capacity") for name in self.host.amounts)
+        return sum(self.amount_of(name, "capacity") for name in self.host.amounts)
 
     @property
     def allocatable(self) -> int:
-        return sum(self.offered(name) for name in self.host.amounts)
+        return sum(self.amount_of(name) for name in self.host.amounts)
 
-    def offered(self, resource: str, kind: str = "allocatable") -> int:
+    def amount_of(self, resource: str, kind: str = "allocatable") -> int:
         return objects.quantity(self.node, kind, resource) if self.node else 0
 
     @property
-    def open(self) -> dict[str, int]:
+    def unheld(self) -> dict[str, int]:
         """Resource -> amount that no pod holds."""
-        return {name: max(0, self.offered(name) - sum(self.held.get(name, {}).values())) for name in self.host.amounts}
+        return {
+            name: max(0, self.amount_of(name) - sum(self.held.get(name, {}).values())) for name in self.host.amounts
+        }
 
     @property
-    def free(self) -> int:
+    def unheld_total(self) -> int:
         """The number of GPUs, shares and MIG devices that no pod holds."""
-        return sum(self.open.values())
+        return sum(self.unheld.values())
 
     @property
-    def lacking(self) -> dict[str, int]:
+    def differing(self) -> dict[str, int]:
         """Resources with a wrong amount -> current amount."""
-        found = {name: self.offered(name) for name in self.host.amounts}
+        found = {name: self.amount_of(name) for name in self.host.amounts}
         former = [name for name in objects.gpu_resources(self.node or {}) if name not in found]
         wrong = {name: amount for name, amount in found.items() if amount != self.host.amounts[name]}
-        return {**wrong, **{name: self.offered(name) for name in former}}
+        return {**wrong, **{name: self.amount_of(name) for name in former}}
 
     @property
     def ready(self) -> bool:
@@ -217,7 +219,7 @@ def still_proven(target: Target, earlier: Mapping[str, Any] | None, image: str) 
     covered = {device["uuid"] for device in earlier["devices"] if device["state"] != "missing"}
     return (
         earlier["fingerprint"] == target.fingerprint(image)
-        and target.free <= earlier["pods"]
+        and target.unheld_total <= earlier["pods"]
         and covered >= {gpu.uuid for gpu in target.host.gpus}
     )
 

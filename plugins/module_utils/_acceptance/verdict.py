@@ -167,8 +167,8 @@ def _host_problems(target: Target, plugin_log: PluginLog) -> list[Problem]:
     if host.sharing.get("complaint"):
         cause = host.sharing["complaint"]
         found.append(problem("sharing_differs", name, cause, where="cluster_gpu_sharing"))
-    for resource, amount in target.lacking.items() if host.state != SILENT else ():
-        wanted, capacity = host.amounts.get(resource, 0), target.offered(resource, "capacity")
+    for resource, amount in target.differing.items() if host.state != SILENT else ():
+        wanted, capacity = host.amounts.get(resource, 0), target.amount_of(resource, "capacity")
         cause = f"{amount} of {wanted} GPUs are allocatable (capacity {capacity})"
         if resource != objects.GPU:
             cause = f"{amount} of {wanted} {resource} are allocatable (capacity {capacity})"

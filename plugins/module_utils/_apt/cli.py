@@ -128,7 +128,7 @@ def words(result: Result) -> str:
         keeping = bool(_COMPLAINT.match(line) or (keeping and line.startswith(" ")))
         if keeping:
             kept.append(line.rstrip())
-    return "\n".join(dict.fromkeys(kept)) or result.said
+    return "\n".join(dict.fromkeys(kept)) or result.message
 
 
 def known_packages(runner: Runner, root: str, prefix: str) -> list[str]:

@@ -41,7 +41,7 @@ def read_containerd(runner: Runner, executable: str, config: str, drop_ins: str,
         if dump.rc == 0:
             answer["config_dump"] = masked(dump.stdout)
         else:
-            answer["config_error"] = masked_error(dump.said)
+            answer["config_error"] = masked_error(dump.message)
     answer["files"] = config_files("/", config, drop_ins)
     answer["running"], answer["active_since"] = False, ""
     if runner.find("systemctl") is not None:

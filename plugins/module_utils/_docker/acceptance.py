@@ -47,7 +47,7 @@ class Acceptance:
             check = self._run(["--gpus", f"device={uuid}", self._image])
             said.append(check.stdout)
             if check.rc != 0:
-                problems.append(f"the check on the GPU {uuid} failed: {check.said}")
+                problems.append(f"the check on the GPU {uuid} failed: {check.message}")
         problems += self._isolated()
         if problems:
             raise DomainError(
@@ -65,7 +65,7 @@ class Acceptance:
         result = self._runner.run(["docker", "pull", "--quiet", self._image])
         if result.rc != 0:
             raise DomainError(
-                f"Error while pulling the image {self._image}: {result.said}. Check whether this host can reach the "
+                f"Error while pulling the image {self._image}: {result.message}. Check whether this host can reach the "
                 "registry, or set docker_check_image to an image that it can pull; then run again.",
                 **result.fields(),
             )
@@ -84,7 +84,7 @@ class Acceptance:
     def _seen(self, what: str, request: str, wanted: Sequence[str]) -> list[str]:
         done = self._run(["--gpus", request, "--entrypoint=nvidia-smi", self._image, "-L"])
         if done.rc != 0:
-            return [f"a container that requests {what} did not run: {done.said}"]
+            return [f"a container that requests {what} did not run: {done.message}"]
         seen = units(done.stdout)
         if sorted(seen) == sorted(wanted):
             return []
@@ -93,7 +93,7 @@ class Acceptance:
     def _isolated(self) -> list[str]:
         done = self._run(["--entrypoint=/bin/sh", self._image, "-c", "echo /dev/nvidia*"])
         if done.rc != 0:
-            return [f"a container without a GPU did not run: {done.said}"]
+            return [f"a container without a GPU did not run: {done.message}"]
         # An unmatched pattern is not expanded.
         seen = done.stdout.split()
         return [] if seen == ["/dev/nvidia*"] else [f"a container that requests no GPUs has {_listed(seen)}"]

@@ -144,7 +144,7 @@ class DaemonFile:
             done = Runner(self._module, timeout=60).run([str(self._program), "--validate", "--config-file", file.name])
         if done.rc != 0:
             raise DomainError(
-                f"Error while merging settings into {self._path}: Docker rejects them: {done.said}. Correct the "
+                f"Error while merging settings into {self._path}: Docker rejects them: {done.message}. Correct the "
                 "settings. Nothing was changed.",
                 **done.fields(),
             )

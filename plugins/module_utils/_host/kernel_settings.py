@@ -93,7 +93,7 @@ class KernelSettings:
                     f"The running kernel {release} has no modules in /lib/modules: it was probably upgraded; reboot"
                 )
             raise DomainError(
-                f"Error while loading the kernel module {name}: {result.said}. {advice}.", **result.fields()
+                f"Error while loading the kernel module {name}: {result.message}. {advice}.", **result.fields()
             )
         if planned.stdout.strip():
             self._outcome.loaded.append(name)

@@ -78,7 +78,8 @@ class PythonEnvironment:
             wanted = [f"{package}=={version}"]
         done = self._runner.run([*argv, *wanted], environ=environ)
         if done.rc != 0:
-            words = [line for line in done.said.splitlines() if line.startswith("ERROR")] or done.said.splitlines()
+            lines = done.message.splitlines()
+            words = [line for line in lines if line.startswith("ERROR")] or lines
             raise DomainError(
                 f"Error while installing {package} {version} into {self._directory}: {words[-1]}. Check whether this "
                 "host can reach the Python package index, and whether the index has this version.",

@@ -168,14 +168,14 @@ class SwapOff:
             result = self._runner.run(["swapoff", area.name])
             if result.rc != 0:
                 raise DomainError(
-                    f"Error while turning off swap {area.name}: {result.said}.{self._advice(area, result)}",
+                    f"Error while turning off swap {area.name}: {result.message}.{self._advice(area, result)}",
                     **result.fields(),
                 )
 
     def _advice(self, area: swap.ActiveSwap, result: Result) -> str:
         if area.name.endswith(_DELETED):
             return " The file was deleted while it was in use, so that only a reboot turns it off."
-        if "allocate memory" not in result.said:
+        if "allocate memory" not in result.message:
             return ""
         meminfo = read_text(under(self._root, "/proc/meminfo")) or ""
         missing, available = swap.shortage_mib([area], meminfo), swap.available_mib(meminfo)

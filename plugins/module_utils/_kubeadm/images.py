@@ -61,7 +61,7 @@ class KubeadmImages:
             if attempt < _ATTEMPTS:
                 time.sleep(self._pause)
         raise CommandError(
-            f"Error while pulling the image {image}: {result.said}. Images that were already pulled are kept. Check "
+            f"Error while pulling the image {image}: {result.message}. Images that were already pulled are kept. Check "
             "whether this host can reach the registry, or set containerd_registry_mirrors; then run again.",
             pulled=list(before),
             **result.fields(),

@@ -102,7 +102,7 @@ class Kubeadm:
         """Stop the kubelet; do nothing if the host has no such unit."""
         result = self.runner.run(["systemctl", "stop", "kubelet"])
         if result.rc not in (0, 5):
-            raise CommandError(f"Error while stopping the kubelet: {result.said}", **result.fields())
+            raise CommandError(f"Error while stopping the kubelet: {result.message}", **result.fields())
 
 
 def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class State:
     instances: list[Instance] = field(default_factory=list)
     profiles: dict[int, list[Profile]] = field(default_factory=dict)
 
-    def of(self, gpu: int) -> list[Instance]:
+    def instances_of(self, gpu: int) -> list[Instance]:
         return [instance for instance in self.instances if instance.gpu == gpu]
 
 
@@ -52,7 +52,7 @@ class Wish:
         gpu = next((gpu for gpu in state.gpus if gpu.index == self.gpu.index), None)
         if gpu is None or gpu.current is None:
             return not self.parts
-        there = state.of(gpu.index)
+        there = state.instances_of(gpu.index)
         if not self.parts:
             return not gpu.current and not gpu.pending and not there
         # Another arrangement of the same profiles is equivalent.
@@ -101,7 +101,10 @@ def foreign(state: State) -> None:
 
 
 def _parts(state: State, gpu: Gpu) -> str:
-    return ", ".join(instance.profile for instance in state.of(gpu.index)) or "MIG mode is on, without MIG devices"
+    return (
+        ", ".join(instance.profile for instance in state.instances_of(gpu.index))
+        or "MIG mode is on, without MIG devices"
+    )
 
 
 def described(gpus: Iterable[tuple[Gpu, Sequence[str]]]) -> str:
@@ -120,7 +123,7 @@ class Geometry:
         answer = self._runner.run([self._program, *query])
         state = State(mig.parse_gpus(answer.stdout))
         if not state.gpus and answer.rc != 0:
-            raise CommandError(f"Error while querying nvidia-smi for the GPUs: {answer.said}", **answer.fields())
+            raise CommandError(f"Error while querying nvidia-smi for the GPUs: {answer.message}", **answer.fields())
         capable = [gpu for gpu in state.gpus if gpu.current is not None]
         if not capable:
             return state
@@ -148,7 +151,7 @@ class Geometry:
         state = self.read()
         wrong = [
             f"GPU {wish.gpu.index} ({wish.gpu.name}): {self._verdict(wish, state)}, after nvidia-smi printed: "
-            f"{' / '.join(each.said for each in done.get(wish.gpu.index, []))}"
+            f"{' / '.join(each.message for each in done.get(wish.gpu.index, []))}"
             for wish in wanted
             if not wish.fulfilled(state)
         ]
@@ -160,7 +163,7 @@ class Geometry:
     def _cut(self, wish: Wish, state: State) -> list[Result]:
         index, now = str(wish.gpu.index), next(gpu for gpu in state.gpus if gpu.index == wish.gpu.index)
         steps: list[list[str]] = []
-        if state.of(now.index):
+        if state.instances_of(now.index):
             steps += [["mig", "-i", index, "-dci"], ["mig", "-i", index, "-dgi"]]
         if (now.current, now.pending) != (bool(wish.parts), bool(wish.parts)):
             steps.append(["-i", index, "-mig", "1" if wish.parts else "0"])
@@ -178,5 +181,5 @@ class Geometry:
                 "Something on this host uses it: check fuser -v /dev/nvidia*, and stop that process or reboot; then "
                 "run again"
             )
-        there = ", ".join(instance.profile for instance in state.of(now.index)) or "nothing"
+        there = ", ".join(instance.profile for instance in state.instances_of(now.index)) or "nothing"
         return f"its MIG devices are {there}, not {', '.join(wish.profiles) or 'nothing'}"

@@ -104,7 +104,7 @@ def parse_status(text: str) -> Iterator[Build]:
             )
 
 
-def telling_lines(log: str) -> list[str]:
+def error_lines(log: str) -> list[str]:
     """Return the first lines of a make.log that show why the build failed; later errors follow from them."""
     lines = list(_output(log))
     telling = [line for line in lines if _tells(line)]

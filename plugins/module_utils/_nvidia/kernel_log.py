@@ -38,7 +38,7 @@ def kernel_records(run: Callable[[Sequence[str]], Result]) -> tuple[list[Record]
         # A journal without any kernel message does not record them (in a container, or with ReadKMsg=no).
         if result.rc == 0 and (result.stdout.strip() or read is dmesg_records):
             return list(read(result.stdout)), None
-        trouble.append(f"{argv[0]}: {result.said[:500] if result.rc else 'it has no messages of the kernel'}")
+        trouble.append(f"{argv[0]}: {result.message[:500] if result.rc else 'it has no messages of the kernel'}")
     return None, "; ".join(trouble)
 
 

@@ -192,7 +192,7 @@ class Driver:
             result = self._unload(self._modules(), outcome)
             outcome.loaded_version = self.loaded_version()
             if result.rc != 0 or outcome.loaded_version:
-                said = result.said if result.rc != 0 else "it is still there"
+                said = result.message if result.rc != 0 else "it is still there"
                 outcome.reboot_required, outcome.reason = True, f"driver {before} is in use: {said}"
                 outcome.changed = False
                 self._load_companions(self._missing_companions(), before)
@@ -215,7 +215,7 @@ class Driver:
             if result.rc != 0:
                 outcome.warnings.append(
                     f"The module {name}, which was loaded together with the previous driver, can't be loaded: "
-                    f"{result.said}"
+                    f"{result.message}"
                 )
 
     def _make_room(self, before: str, version: str, modules: str, outcome: Outcome) -> None:
@@ -224,7 +224,7 @@ class Driver:
             result = self._runner.run(["modprobe", "-r", "nouveau"])
             if result.rc != 0:
                 outcome.reboot_required = True
-                outcome.reason = f"the nouveau driver is in use and can't be unloaded: {result.said}"
+                outcome.reason = f"the nouveau driver is in use and can't be unloaded: {result.message}"
         elif before:
             result = self._unload(loaded, outcome)
             if result.rc != 0 or self.loaded_version():
@@ -232,7 +232,7 @@ class Driver:
                 other = version if version != before else f"its {modules} modules"
                 outcome.reason = (
                     f"driver {before} is in use and can't be unloaded to load {other}: "
-                    f"{result.said if result.rc != 0 else 'it is still there'}"
+                    f"{result.message if result.rc != 0 else 'it is still there'}"
                 )
                 self._load_further(outcome.modules, outcome)
 
@@ -251,7 +251,7 @@ class Driver:
         result = self._runner.run(["modprobe", "nvidia"])
         outcome.loaded_version = self.loaded_version()
         if not outcome.loaded_version:
-            said = result.said if result.rc != 0 else f"modprobe found nothing wrong, but there is no {_VERSION_FILE}"
+            said = result.message if result.rc else f"modprobe found nothing wrong, but there is no {_VERSION_FILE}"
             raise DomainError(
                 f"Error while loading the NVIDIA driver {version}: {said}. {self._reasons(begun, said)}",
                 **result.fields(),

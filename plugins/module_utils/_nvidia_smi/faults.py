@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from .._problem import Problem
-from .states import LOST, RESET, hopeless
+from .states import LOST, RESET, gpu_state_in
 from .values import FAULTS, NUMBER, WHOLE_GPU, bare, word
 
 DO_RESET = (
@@ -71,9 +71,9 @@ def fields(problem: Problem) -> dict[str, str]:
     return {"kind": problem.kind, "what": problem.what, "do": problem.do}
 
 
-def of_words(words: str) -> Problem:
+def problem_from_message(words: str) -> Problem:
     """Return the problem for a message of nvidia-smi about a GPU; only the message shows its kind."""
-    return fault(hopeless(words) or ("reset_advised" if "reset" in words.lower() else "gpu_fault"), words)
+    return fault(gpu_state_in(words) or ("reset_advised" if "reset" in words.lower() else "gpu_fault"), words)
 
 
 def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()) -> list[Problem]:
@@ -85,16 +85,16 @@ def faults(values: Iterable[tuple[str, str | None]], numbers: Iterable[str] = ()
     for label, raw in values:
         text = bare(raw)
         if text.lower() in FAULTS:
-            found.append(of_words(text if text.lower().startswith("gpu ") else f"{label}: {text}"))
+            found.append(problem_from_message(text if text.lower().startswith("gpu ") else f"{label}: {text}"))
         elif label in numbers and text[:1].isdigit() and not NUMBER.fullmatch(text):
             found.append(fault("gpu_fault", f"{label}: {text[:40]}"))
     return list(dict.fromkeys(found))
 
 
-def troubles(raws: Iterable[str | None]) -> list[Problem]:
+def whole_gpu_problems(raws: Iterable[str | None]) -> list[Problem]:
     """Return problems for messages that the whole GPU can't be read, in any field."""
     found = [bare(raw) for raw in raws]
-    return [of_words(text) for text in dict.fromkeys(found) if text.lower() in WHOLE_GPU]
+    return [problem_from_message(text) for text in dict.fromkeys(found) if text.lower() in WHOLE_GPU]
 
 
 def health(

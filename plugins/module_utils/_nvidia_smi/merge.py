@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .faults import fault, of_words
+from .faults import fault, problem_from_message
 from .states import complaint
 from .values import MOST_GPUS, Reading, bus_id, empty_gpu
 
@@ -27,7 +27,9 @@ def merge(readings: Sequence[Reading]) -> list[dict[str, Any]]:
     for line in dict.fromkeys(line[:1000] for reading in readings for line in reading.messages):
         found = complaint(line)
         if found:
-            gpu = empty_gpu(index=found.index, pci_bus_id=bus_id(found.address), problems=[of_words(found.words)])
+            gpu = empty_gpu(
+                index=found.index, pci_bus_id=bus_id(found.address), problems=[problem_from_message(found.words)]
+            )
             known.add(gpu, only_known=not found.unreadable)
     attached = max([reading.attached or 0 for reading in readings], default=0)
     return known.in_order(attached, listed=any(reading.gpus for reading in readings))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 from xml.etree.ElementTree import Element, ParseError, SubElement, XMLPullParser
 
-from .faults import faults, health, license_problems, troubles
+from .faults import faults, health, license_problems, whole_gpu_problems
 from .states import complaint
 from .values import (
     MOST_GPUS,
@@ -216,7 +216,10 @@ def _gpu(element: Element, address: str | None) -> dict[str, Any]:
     gpu["processes"] += _text_processes(element.find("processes"))
     parts = [*element.findall("fabric/*"), *element.findall("fabric/health/*")]
     fabric = {str(part.tag): part.text for part in parts}
-    ill = [*troubles(element.itertext()), *faults(((label, get(*paths)) for label, paths in _FAULTY.items()), _NUMBERS)]
+    ill = [
+        *whole_gpu_problems(element.itertext()),
+        *faults(((label, get(*paths)) for label, paths in _FAULTY.items()), _NUMBERS),
+    ]
     gpu["problems"] = list(dict.fromkeys(ill))
     reset = yes(get("gpu_reset_status/reset_required"))
     gpu["problems"] += health(get("gpu_recovery_action"), reset, fabric, gpu["retired_or_remapped"])

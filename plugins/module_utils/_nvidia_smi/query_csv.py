@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .faults import faults, health, troubles
+from .faults import faults, health, whole_gpu_problems
 from .states import complaint
 from .values import (
     MOST_GPUS,
@@ -128,7 +128,7 @@ def _csv_gpu(reading: Reading, row: dict[str, str]) -> None:
     )
     gpu["mig"].update(current=current, pending=mode(row.get("mig.mode.pending")))
     # A lost GPU without a value may still support MIG.
-    ill = troubles(row.values())
+    ill = whole_gpu_problems(row.values())
     gpu["mig"]["capable"] = current is not None if "mig.mode.current" in row and not ill else None
     numbers = ("memory", "temperature", "power", "utilization")
     gpu["problems"] = list(

@@ -185,6 +185,6 @@ def advice(state: str, gpus: Sequence[Mapping[str, Any]], said: str = "") -> str
     return _UNOPENED.format(", ".join(names))
 
 
-def hopeless(words: str) -> str | None:
+def gpu_state_in(words: str) -> str | None:
     """Return ``gpu_lost`` or ``reset_required`` if the message gives that as the reason, else None."""
     return next((state for state, pattern in _PATTERNS if state in (LOST, RESET) and pattern.search(words)), None)

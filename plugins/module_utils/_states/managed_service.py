@@ -34,7 +34,7 @@ def ensure(module: Any) -> dict[str, Any]:
         FirstRun(module).keep_unit(unit, verbs)
         for verb in verbs:
             systemd.do(verb, "" if verb == "daemon-reload" else unit.name)
-        restarts.settle(unit)
+        restarts.clear(unit)
     return {
         "changed": bool(verbs),
         "actions": verbs,

@@ -48,11 +48,11 @@ def ensure(module: Any) -> dict[str, Any]:
             }
             for wish in wanted
         ],
-        "before": [[instance.profile for instance in state.of(gpu.index)] for gpu in state.gpus],
+        "before": [[instance.profile for instance in state.instances_of(gpu.index)] for gpu in state.gpus],
         "diff": {
             "before_header": "MIG devices of the GPUs",
             "after_header": "MIG devices of the GPUs",
-            "before": described((gpu, [part.profile for part in state.of(gpu.index)]) for gpu in state.gpus),
+            "before": described((gpu, [part.profile for part in state.instances_of(gpu.index)]) for gpu in state.gpus),
             "after": described((wish.gpu, wish.profiles) for wish in wanted),
         },
     }

@@ -59,7 +59,7 @@ def select(states: Sequence[Entry], only: Sequence[str] | None, without: Sequenc
     return selected
 
 
-class Part:
+class ModuleView:
     """A module with the parameters of one state; everything else is the whole module's."""
 
     def __init__(self, module: Any, params: Mapping[str, Any]) -> None:
@@ -78,14 +78,14 @@ def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | 
     """
     selected = select(module.params["states"], module.params.get("only"), module.params.get("except"))
     wanted = [entry for entry in selected if entry["when"]]
-    parts = [
-        (entry["name"], modules[entry["module"]], _part(module, entry, modules[entry["module"]], common or {}))
+    views = [
+        (entry["name"], modules[entry["module"]], _view(module, entry, modules[entry["module"]], common or {}))
         for entry in wanted
     ]
     results: dict[str, Any] = {}
-    for name, state, part in parts:
+    for name, state, view in views:
         try:
-            results[name] = {"changed": False, **state.ensure(part)}
+            results[name] = {"changed": False, **state.ensure(view)}
         except REPORTED as error:
             said = reported(error)
             raise DomainError(f"{name}: {said}", states=results, failed_state=name, **said.fields) from error
@@ -96,7 +96,7 @@ def ensure(module: Any, modules: Mapping[str, Any], common: Mapping[str, Any] | 
     return {"changed": bool(changed), "states": results, "diff": diffs}
 
 
-def _part(module: Any, entry: Mapping[str, Any], state: Any, common: Mapping[str, Any]) -> Part:
+def _view(module: Any, entry: Mapping[str, Any], state: Any, common: Mapping[str, Any]) -> ModuleView:
     expected = {k: v for k, v in state.SPECIFICATION.items() if k != "supports_check_mode"}
     shared = {name: value for name, value in common.items() if name in expected["argument_spec"]}
     found = ModuleArgumentSpecValidator(**expected).validate({**shared, **entry["args"]})
@@ -105,7 +105,7 @@ def _part(module: Any, entry: Mapping[str, Any], state: Any, common: Mapping[str
     if found.error_messages:
         said = [f"unsupported: {e}" if isinstance(e, UnsupportedError) else str(e) for e in found.errors.errors]
         raise DomainError(f"{entry['name']}: {entry['module']}: {'; '.join(said)}")
-    return Part(module, found.validated_parameters)
+    return ModuleView(module, found.validated_parameters)
 
 
 def _listed(diff: Any) -> list[Any]:

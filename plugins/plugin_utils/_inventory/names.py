@@ -82,11 +82,10 @@ def facts() -> frozenset[str]:
 def find(
     hosts: Mapping[str, Mapping[str, Any]], modes: Mapping[str, Any], options: Iterable[str], are_errors: bool
 ) -> Iterator[Problem]:
-    """Yield the unknown and renamed variables that are errors, or notes; ``hosts`` have unevaluated variables.
+    """Yield the unknown variables that are errors, or those that are notes; ``hosts`` have unevaluated variables.
 
     ``modes``: by host, the value of cluster_unknown_variables.
     """
-    yield from renamed.find(hosts, are_errors)
     # Not suggested for misspellings.
     old = renamed.RENAMED.keys()
     known = frozenset((*options, *GROUP_VARIABLES)).difference(old)

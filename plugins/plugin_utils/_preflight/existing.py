@@ -32,7 +32,7 @@ _REMOVED_BY = {
 }
 
 
-def kept_version(installed: str, wanted: str, minimum: str, policy: str) -> str:
+def version_to_install(installed: str, wanted: str, minimum: str, policy: str) -> str:
     """Return the version to install: the existing one if it is kept and new enough, else the wanted one."""
     return installed if policy == KEEP and installed and _suffices(installed, minimum) else wanted
 

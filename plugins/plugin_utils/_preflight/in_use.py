@@ -97,7 +97,7 @@ def version(cluster: Cluster) -> Iterator[Problem]:
                 if running in cluster.settings["kubernetes_versions"]
                 else f"This release of the collection does not know {running}: use a release that does, or upgrade the "
                 f"cluster with kubeadm to one of {listing(cluster.settings['kubernetes_versions'])}",
-                answers=_kept_version(running, cluster),
+                answers=_keep_answers(running, cluster),
             )
 
 
@@ -120,7 +120,7 @@ def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "again"
             if known
             else f"Set {_VERSION} to {installed}",
-            **({} if known else dict(_kept_version(installed, cluster))),
+            **({} if known else dict(_keep_answers(installed, cluster))),
         )
 
 
@@ -284,7 +284,7 @@ def _found(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
         yield reading, reading.facts["control_plane"]
 
 
-def _kept_version(running: str, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+def _keep_answers(running: str, cluster: Cluster) -> tuple[tuple[str, str], ...]:
     return ((_VERSION, running),) if running in cluster.settings["kubernetes_versions"] else ()
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
-from .existing import REPLACE, SETTING, kept_version
+from .existing import REPLACE, SETTING, version_to_install
 from .model import Cluster, Facts, HostRule, Reading
 
 # Names of the distributions' packages; containerd.io can't be installed next to them.
@@ -128,7 +128,8 @@ def _is_kept(reading: Reading, package: str) -> bool:
     installed = str(reading.facts["installed"].get(package, ""))
     for entry in reading.settings["packages"].values():
         if package in entry["names"] and installed and entry["minimum"]:
-            return kept_version(installed, "", entry["minimum"], reading.settings["existing_packages"]) == installed
+            policy = reading.settings["existing_packages"]
+            return version_to_install(installed, "", entry["minimum"], policy) == installed
     return False
 
 

@@ -15,7 +15,7 @@ from ...module_utils._problem import split_commands
 from .._driver.fit import AUTO
 from .._driver.version import pinned
 from .._nodes.deferral import deferrals, pending_changes, sentence
-from .._preflight.existing import kept_version
+from .._preflight.existing import version_to_install
 
 _VERSION = f"Install it: {SITE}. Or set the variable of this version to the installed version."
 _FILE = f"Restore it; the changed file is kept next to it: {SITE}."
@@ -54,7 +54,7 @@ class Row:
         return {**asdict(self), "commands": list(self.commands)}
 
 
-def settle(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def resolve_auto(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return the hosts with the version that ``auto`` means: the newest in the table that a host of the pool has."""
     pools: dict[str, list[str]] = {}
     entries = {host: {**entry, "wanted": dict(entry.get("wanted") or {})} for host, entry in hosts.items()}
@@ -130,7 +130,7 @@ def _package(name: str, version: str, found: Mapping[str, Any] | None, wanted: M
         return Row(name, version, "", advice=_VERSION)
     minimum = wanted["minimums"].get(name)
     if minimum and not version_fits(version, found["version"]):
-        version = kept_version(found["version"], version, minimum, wanted["existing"])
+        version = version_to_install(found["version"], version, minimum, wanted["existing"])
     if not version_fits(version, found["version"]):
         return Row(name, version, found["version"], advice=_VERSION)
     if not found["held"] and name not in wanted["loose"]:

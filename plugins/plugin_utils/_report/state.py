@@ -12,7 +12,7 @@ from typing import Any
 from .._nodes.deferral import deferrals
 from .actions import API_UNREAD, actions, api_unread
 from .benchmark import keep_figures
-from .drift import compare, settle
+from .drift import compare, resolve_auto
 from .launch import kept
 from .origin import cluster_name, history, origin, predecessor, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
@@ -46,7 +46,8 @@ def complete(report: Report, seen: Mapping[str, Any], settings: Mapping[str, Any
     """
     known = {text(entry.get("inventory_name")): node for node, entry in report["hosts"].items()}
     hosts = {node: dict(entry) for node, entry in report["hosts"].items()}
-    pinned = settle({name: {"seen": said.get("reading"), "wanted": said.get("pins")} for name, said in seen.items()})
+    entries = {name: {"seen": said.get("reading"), "wanted": said.get("pins")} for name, said in seen.items()}
+    pinned = resolve_auto(entries)
     for name, said in seen.items():
         node = text(said.get("node")) or known.get(name) or name
         hosts[node] = _host(hosts.get(node) or _bare(), name, said, pinned[name]["wanted"])

@@ -22,7 +22,7 @@ _CERTIFICATE_COLUMNS = ("Certificate", "Host", "Days left", "Expires")
 _PATH_COLUMNS = ("From", "To", "Reached")
 
 
-def of(report: Report, fleet: bool) -> tuple[Table, ...]:
+def report_tables(report: Report, fleet: bool) -> tuple[Table, ...]:
     """Return the tables; in a ``fleet``, which has many hosts, a healthy host has one row."""
     rest = (_xids(report), _versions(report), _certificates(report), _paths(report))
     return (_health(report, fleet), *benchmark_tables(report), *rest)

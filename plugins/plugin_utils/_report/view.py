@@ -91,7 +91,7 @@ class Page:
 def page(report: Report) -> Page:
     """Return the content of a report's page, whatever fields are missing."""
     actions = listed(report)
-    drawn, every = drawing(report, actions), tables.of(report, is_fleet(report))
+    drawn, every = drawing(report, actions), tables.report_tables(report, is_fleet(report))
     shown = tuple(table for table in every if table.rows)
     quiet = tuple(_quiet([table for table in every if not table.rows]))
     errors = sum(each["severity"] == "error" for each in actions)

@@ -244,7 +244,7 @@ def test_host_without_gpus_needs_no_toolkit_or_driver() -> None:
         ("replace", "1.21.0-1", True),
     ],
 )
-def test_kept_version_is_not_drift(existing: str, version: str, differs: bool) -> None:
+def test_version_that_is_kept_is_not_drift(existing: str, version: str, differs: bool) -> None:
     seen = changed_packages(SEEN, {"nvidia-container-toolkit": {"version": version, "held": True}})
     rows = drift({"gpu1": {"seen": seen, "wanted": {**WANTED, "existing": existing}}})
     assert [row["component"] for row in rows] == ["nvidia-container-toolkit"] * differs

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import FilterModule as KeptVersion
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import FilterModule as Preflight
 from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_answers, preflight_report
 from test_preflight_problems import TOOLKIT, check, machines
 
 WANTED, NEWER, OLDER, OLD = (f"{each}-1~debian.12~bookworm" for each in ("2.3.6", "2.4.0", "2.2.1", "1.7.30"))
 KEEP = {"cluster_existing_packages": "keep"}
 MEMBER = {"role": "worker", "begun": True, "finished": True, "ca_hashes": [], "server": ""}
-kept_version = KeptVersion().filters()["kept_version"]
+version_to_install = Preflight().filters()["version_to_install"]
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_loaded_unmanaged_driver_can_be_kept(loaded: str) -> None:
         ("2.2.0~rc.1-1", "keep", "2.2.0~rc.1-1"),
     ],
 )
-def test_kept_version_must_be_recent_enough(installed: str, policy: str, version: str) -> None:
-    assert kept_version(installed, WANTED, "2.2.0", policy) == version
+def test_version_to_install_must_be_recent_enough(installed: str, policy: str, version: str) -> None:
+    assert version_to_install(installed, WANTED, "2.2.0", policy) == version
 
 
 def settings() -> dict[str, Any]:

@@ -145,6 +145,9 @@ def test_the_old_name_of_a_variable_is_a_note_and_both_names_are_an_error(old: s
     assert errors({old: unknown, new: unknown}) == [
         f"{new} and {old} are both set. {old} is now called {new}, so only one can apply. Remove {old}"
     ]
+    # A playbook may set one of them.
+    (problem,) = variable_problems({"a": {old: unknown}}, ["a"], later=[new])
+    assert problem["kind"] == "variable_renamed" and problem["host"] == "a" and problem["where"] == f"{old}, {new}"
 
 
 def test_hosts_are_listed_together_and_have_their_own_setting() -> None:

@@ -122,7 +122,7 @@ def test_an_error_names_the_failed_action(runner: Runner, programs: Any) -> None
     ],
 )
 def test_the_message_of_a_result_is_its_most_relevant_output(result: Result, said: str) -> None:
-    assert result.said == said
+    assert result.message == said
 
 
 TOKEN = "8l4jks.lxh6hgeuqnq29tac"

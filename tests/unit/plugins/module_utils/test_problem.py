@@ -105,7 +105,7 @@ def hosts() -> Iterator[tuple[str, dict[str, Any]]]:
 class Deaf:
     """Fake API and run, in whose pod network no pod is reachable."""
 
-    def of(self, kind: str) -> list[PodProof]:
+    def proofs_of_kind(self, kind: str) -> list[PodProof]:
         return [PodProof(name, name, kind, trouble=said) for name, said in (("a", ""), ("b", ""), ("c", "failed"))]
 
     def clock(self) -> float:
@@ -128,7 +128,7 @@ def gpus() -> dict[str, Any]:
     found = [
         faults.health(recovery, True, {"state": "In Progress"}, known) for recovery in ("Reboot", "Reset", "Other")
     ]
-    found += [faults.troubles(["GPU is lost", "GPU requires reset"]), faults.faults([("power", "ERR!")])]
+    found += [faults.whole_gpu_problems(["GPU is lost", "GPU requires reset"]), faults.faults([("power", "ERR!")])]
     found.append(faults.license_problems("VGPU", "Unlicensed (Restricted)"))
     listed = merge([Reading("list", attached=7, gpus=[empty_gpu(index=index, problems=[]) for index in range(6)])])
     found.append(listed[6]["problems"])

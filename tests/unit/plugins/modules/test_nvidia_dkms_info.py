@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.dkms import parse_status, telling_lines
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia.dkms import error_lines, parse_status
 
 VERSION, KERNEL = "580.178.04", "6.12.48+deb13-amd64"
 LOG = f"""DKMS make.log for nvidia/{VERSION} for kernel {KERNEL} (x86_64)
@@ -118,7 +118,7 @@ def test_the_status_is_parsed(line: str, expected: tuple[str, ...]) -> None:
     ],
 )  # fmt: skip
 def test_the_lines_with_the_error_are_found(log: str, lines: list[str]) -> None:
-    assert telling_lines(log) == lines
+    assert error_lines(log) == lines
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_lines_with_the_error_are_found(log: str, lines: list[str]) -> None:
     ],
 )
 def test_commands_in_the_log_are_ignored(cause: str) -> None:
-    assert telling_lines(VERBOSE.format(cause)) == [cause.strip()]
+    assert error_lines(VERBOSE.format(cause)) == [cause.strip()]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -146,13 +146,13 @@ def test_logs_in_another_language_are_understood(language: str) -> None:
         f"make[4]: *** [nvidia/nv-mmap.o] {error[:-1]} 1",
         f"make[4]: *** {waiting}",
     ]
-    assert telling_lines("\n".join(lines)) == [lines[2]]
-    assert telling_lines("\n".join([f"cc: {error}x", *lines[3:]])) == [f"cc: {error}x"]
+    assert error_lines("\n".join(lines)) == [lines[2]]
+    assert error_lines("\n".join([f"cc: {error}x", *lines[3:]])) == [f"cc: {error}x"]
     # In some languages the message ends with a single full stop.
     lines[-1] = f"make[4]: *** {waiting.rstrip('.…')}."
-    assert telling_lines("\n".join(lines)) == [lines[2]]
-    assert telling_lines("\n".join(lines[4:])) == [lines[4]]
-    assert telling_lines(f"ld: {warning}x\nld: nv.o: {warning}x\n{lines[4]}") == [lines[4]]
+    assert error_lines("\n".join(lines)) == [lines[2]]
+    assert error_lines("\n".join(lines[4:])) == [lines[4]]
+    assert error_lines(f"ld: {warning}x\nld: nv.o: {warning}x\n{lines[4]}") == [lines[4]]
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def test_logs_in_another_language_are_understood(language: str) -> None:
 def test_the_linkers_message_is_the_reason_in_any_language(cause: str, end: str) -> None:
     where = "/usr/bin/ld: nv.o: na fun\u00e7\u00e3o \u00abfoo\u00bb:"
     make = "make[2]: *** [Makefile:80: nvidia.ko] Erro 1\nmake[2]: *** Esperando que outros processos terminem."
-    assert telling_lines(f"{where}\n{cause}\ncollect2: {end}\n{make}") == [cause]
-    assert telling_lines(f"collect2: {end}\n{make}") == ["make[2]: *** [Makefile:80: nvidia.ko] Erro 1"]
+    assert error_lines(f"{where}\n{cause}\ncollect2: {end}\n{make}") == [cause]
+    assert error_lines(f"collect2: {end}\n{make}") == ["make[2]: *** [Makefile:80: nvidia.ko] Erro 1"]
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def test_a_pod_whose_log_was_lost_is_created_again(
         host = Host("gpu1", tuple(Gpu(uuid, "Tesla T4") for uuid in T4), len(T4))
         with run.namespace():
             run.verify(targets([host], api.items("/api/v1/nodes"), [], NO_CLAIMS, "proof"), [])
-    [proof] = run.of("isolation")
+    [proof] = run.proofs_of_kind("isolation")
     assert (proof.name, proof.trouble) == (last, trouble)
     assert all(proof.done for proof in run.proofs)
 
@@ -70,7 +70,7 @@ def test_a_pod_that_does_not_report_in_time_is_reported_with_the_limit(tmp_path:
         host = Host("gpu1", tuple(Gpu(uuid, "Tesla T4") for uuid in T4), len(T4))
         with run.namespace():
             run.verify(targets([host], api.items("/api/v1/nodes"), [], NO_CLAIMS, "proof"), [])
-    assert [proof.trouble for proof in run.of("gpu")] == [
+    assert [proof.trouble for proof in run.proofs_of_kind("gpu")] == [
         "",
         "pod gpu-1-gpu1 has not reported (Running) after 1 s (acceptance_timeout)",
         "",
@@ -108,7 +108,7 @@ class SilentNodes:
         here = path.split("/pods/")[1].partition(":")[0]
         return json.dumps({"errors": ["timeout"]} if self.dead & {here, host} else {"responses": [host]})
 
-    def of(self, kind: str) -> list[verification.PodProof]:
+    def proofs_of_kind(self, kind: str) -> list[verification.PodProof]:
         return [verification.PodProof(f"n{place}", f"n{place}", kind, address=f"n{place}") for place in range(200)]
 
     def until(self, once: Any, limit: float) -> None:

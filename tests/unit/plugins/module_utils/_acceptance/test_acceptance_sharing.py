@@ -91,7 +91,7 @@ SHARED = "nvidia.com/gpu.shared"
 def test_each_share_and_each_mig_device_needs_a_pod(
     sharing: dict[str, Any], gpus: list[dict[str, Any]], wanted: dict[str, int]
 ) -> None:
-    assert target(sharing, gpus).open == wanted
+    assert target(sharing, gpus).unheld == wanted
 
 
 def test_each_mig_device_is_verified_by_its_own_pod() -> None:

@@ -60,10 +60,10 @@ def target(pods: Any = (), host: Host | None = None, **more: Any) -> Any:
 
 
 def test_free_gpus_are_those_that_no_pod_holds() -> None:
-    assert target().free == 2
-    assert target([pod("train")]).free == 1
-    assert target([pod("a"), pod("b"), pod("c")]).free == 0
-    assert target([pod("gpu-0-gpu1", "proof")]).free == 2
+    assert target().unheld_total == 2
+    assert target([pod("train")]).unheld_total == 1
+    assert target([pod("a"), pod("b"), pod("c")]).unheld_total == 0
+    assert target([pod("gpu-0-gpu1", "proof")]).unheld_total == 2
 
 
 def earlier(found: Any, **more: Any) -> dict[str, Any]:

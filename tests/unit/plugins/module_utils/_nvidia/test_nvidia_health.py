@@ -24,7 +24,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.faul
     faults,
     fields,
     health,
-    of_words,
+    problem_from_message,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._nvidia_smi.values import empty_gpu
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._problem import Problem
@@ -74,7 +74,7 @@ def test_an_xid_of_a_gpu_that_nvidia_smi_does_not_list_is_reported_too() -> None
 
 
 def test_a_worse_state_is_kept() -> None:
-    known = complete(facts("gpu_lost", of_words("GPU is lost")), found(LOST))
+    known = complete(facts("gpu_lost", problem_from_message("GPU is lost")), found(LOST))
     assert known["state"] == "gpu_lost"
     assert known["message"].startswith("said\nGPU 0")
     assert known["gpus"][0]["problems"] == ["GPU is lost", "Xid 79: the GPU has fallen off the bus"]
@@ -94,8 +94,8 @@ def account(**more: Any) -> Problem:
 @pytest.mark.parametrize(
     ("problem", "said", "words"),
     [
-        (of_words("GPU is lost"), "GPU is lost", "Reboot the host"),
-        (of_words("GPU requires reset"), "GPU requires reset", "--gpu-reset"),
+        (problem_from_message("GPU is lost"), "GPU is lost", "Reboot the host"),
+        (problem_from_message("GPU requires reset"), "GPU requires reset", "--gpu-reset"),
         (account(reset=True), "a reset is required", "--gpu-reset"),
         (account(recovery="Reset"), "recovery action: Reset", "--gpu-reset"),
         (account(recovery="Drain and Reset"), "recovery action: Drain and Reset", "--gpu-reset"),
