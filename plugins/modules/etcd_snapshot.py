@@ -20,7 +20,7 @@ description:
   - The file contains all Secrets of the cluster. Its mode is 0600.
 options:
   path:
-    description: Path of the file. Its directory must exist.
+    description: Absolute path of the file. A missing directory is created with mode 0700.
     type: path
     required: true
   etcdutl:
@@ -87,7 +87,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._errors import DomainError
 from ..module_utils._etcd.client import OPTIONS, Etcd
 from ..module_utils._etcd.snapshot import check_space, save
 from ..module_utils._module import run
@@ -96,8 +95,6 @@ from ..module_utils._module import run
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     path = Path(params["path"])
-    if not path.is_absolute():
-        raise DomainError(f"Error while saving {path}: it must be an absolute path.")
     etcd = Etcd(module)
     db_size = etcd.status().db_size
     check_space(path, db_size)

@@ -20,22 +20,24 @@ RESERVE = 256 * 2**20
 
 
 def check_space(path: Path, db_size: int) -> None:
-    """Raise DomainError if the directory of ``path`` does not exist or has no space for a database of this size."""
-    if not path.parent.is_dir():
-        raise DomainError(f"Error while saving {path}: there is no directory {path.parent}. Create it with mode 0700.")
-    if path.is_dir():
-        raise DomainError(f"Error while saving {path}: it is a directory. Give the path of a file.")
-    disk = os.statvfs(path.parent)
+    """Raise DomainError if ``path`` can't be a file, or has no space for a database of this size."""
+    if not path.is_absolute() or path.is_dir():
+        raise DomainError(f"Error while saving {path}: it must be the absolute path of a file.")
+    disk = os.statvfs(next(each for each in path.parents if each.exists()))
     free, needed = disk.f_bavail * disk.f_frsize, db_size + RESERVE
     if free < needed:
         raise DomainError(
             f"Error while saving {path}: the database has {_mib(db_size)} MiB, and {_mib(RESERVE)} MiB must stay free, "
-            f"but {path.parent} has only {_mib(free)} MiB free. Free {_mib(needed - free)} MiB, or save it elsewhere."
+            f"but only {_mib(free)} MiB are free. Free {_mib(needed - free)} MiB, or save it elsewhere."
         )
 
 
 def save(etcd: Etcd, etcdutl: str, path: Path, timeout: float) -> Snapshot:
-    """Replace ``path`` (mode 0600) with a new snapshot; ``timeout`` limits each program in seconds."""
+    """Replace ``path`` (mode 0600) with a new snapshot; ``timeout`` limits each program in seconds.
+
+    A missing directory is created with mode 0700.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     work = Path(name)
