@@ -26,7 +26,7 @@ options:
   timeout:
     description: >-
       Time limit in seconds for a member to answer. Members that are down cost this time once, all together; a lost
-      quorum costs it twice more.
+      quorum costs it once more.
     type: int
     default: 3
 requirements:

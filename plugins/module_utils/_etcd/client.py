@@ -48,7 +48,7 @@ class Etcd:
     def members(self) -> list[Member]:
         """Return all members with health and status. Raise DomainError if the one on this host does not answer.
 
-        Members that don't answer cost one timeout, all together; a lost quorum costs two more.
+        Members that don't answer cost one timeout, all together; a lost quorum costs one more.
         """
         listed = self._list()
         asked = {each.client_urls[0]: each for each in listed if each.client_urls}

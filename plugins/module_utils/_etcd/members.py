@@ -104,8 +104,9 @@ def read_status(text: str) -> dict[str, Status]:
     found = {}
     for each in as_objects(read_json(text, what), what):
         status = as_object(each.get("Status"), what)
-        errors = status.get("errors") if isinstance(status.get("errors"), list) else []
-        alarms = [alarm for error in errors for alarm in _ALARM.findall(as_text(error))]
+        errors = status.get("errors")
+        texts = map(as_text, errors if isinstance(errors, list) else [])
+        alarms = [alarm for said in texts for alarm in _ALARM.findall(said)]
         found[_id(as_mapping(status.get("header")).get("member_id"), what)] = Status(
             version=as_text(status.get("version")),
             leader=_id(status["leader"], what) if status.get("leader") else "",
