@@ -66,7 +66,7 @@ def section(table: Table) -> str:
         table(("playbook", "image", "pulled by digest", "setting", "for"), downloads.optional_images()),
         "### Packages of optional playbooks\n",
         table(("playbook", "hosts", "repository", "packages"), downloads.optional_packages()),
-        "### Files of optional playbooks\n",
+        "### Files of optional playbooks and roles\n",
         table(("playbook", "file", "setting"), downloads.files()),
     ]
     return "\n".join(parts).strip()
@@ -125,6 +125,9 @@ class Downloads:
         url = f"{minikube['minikube_release_url']}/v{minikube['minikube_version']}/minikube-linux-amd64"
         chart = f"chart `gpu-operator` {operator['gpu_operator_chart_version']}"
         yield "`minikube`", f"`{url}`", "`minikube_release_url`"
+        tools = self._versions["kubernetes"][self._kubernetes]["etcd_tools"]
+        release = f"{self._flat['etcd_tools_release_url']}/v{tools}/etcd-v{tools}-linux-amd64.tar.gz"
+        yield "the role `etcd`", f"`{release}`", "`etcd_tools_release_url`"
         yield (
             "`gpu_operator`",
             f"{chart} of `{operator['gpu_operator_chart_repository_url']}`",

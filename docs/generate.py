@@ -32,6 +32,7 @@ ROLES = (
     "nvidia_container_toolkit",
     "kubeadm",
     "cluster_api",
+    "etcd",
     "node_change",
     "flannel",
     "gpu_sharing",

@@ -14,6 +14,7 @@ PARTS = {
     "minikube": "lab.depot.minikube",
     "kicbase": "lab.depot.kicbase",
     "ee": "lab.ee",
+    "etcd": "lab.depot.etcd_tools",
     "operator": "lab.depot.operator_image",
     "local-path": "lab.depot.local_path_image",
     "wandb": "lab.depot.wandb_image",

@@ -123,11 +123,14 @@ def contradictions(table: Mapping[str, Any], lock: Lock) -> list[str]:
     for version, entry in versions["kubernetes"].items():
         wanted_images = kubernetes_images(version, entry)
         found += [f"{image}: the lock has no such image" for image in wanted_images if image not in lock.images]
-    for version, known in versions["minikube"].items():
-        download = lock.downloads.get(f"minikube-v{version}-linux-amd64")
-        if download is None or download.value != known["sha256"]:
-            there = download.value if download else "no such download"
-            found.append(f"minikube {version}: the lock has {there}, not {known['sha256']}")
+        if entry["etcd_tools"] not in versions["etcd_tools"]:
+            found.append(f"Kubernetes {version}: the table has no tools of etcd {entry['etcd_tools']}")
+    for program, table_of in {"minikube": versions["minikube"], "etcd": versions["etcd_tools"]}.items():
+        for version, known in table_of.items():
+            download = lock.downloads.get(f"{program}-v{version}-linux-amd64")
+            if download is None or download.value != known["sha256"]:
+                there = download.value if download else "no such download"
+                found.append(f"{program} {version}: the lock has {there}, not {known['sha256']}")
     for reference, digest in table["_cluster_image_digests"].items():
         image = lock.images.get(reference)
         if image is None or image.value != digest:

@@ -79,6 +79,11 @@ def etcd(tag: str) -> Recipe:
     return Recipe("etcd", "go.etcd.io/etcd/server/v3", tag, {"etcd": "."}, ldflags=flags)
 
 
+def etcd_tools(tag: str) -> tuple[Recipe, ...]:
+    """The programs of etcd's release archive for its operators."""
+    return tuple(Recipe(name, f"go.etcd.io/etcd/{name}/v3", tag, {name: "."}) for name in ("etcdctl", "etcdutl"))
+
+
 def coredns(tag: str) -> Recipe:
     """The cluster's DNS server."""
     flags = "-X github.com/coredns/coredns/coremain.GitCommit={commit}"

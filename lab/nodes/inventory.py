@@ -136,6 +136,7 @@ def _connection(directory: Path) -> dict[str, Any]:
 def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
     url, registry = depot["url"], depot["registry"]
     releases = f"{url}/storage.googleapis.com/minikube/releases"
+    etcd = f"{url}/github.com/etcd-io/etcd/releases/download"
     return {
         "kubeadm_repository_url": f"{url}/pkgs.k8s.io/core:/stable:",
         "containerd_repository_url": f"{url}/download.docker.com/linux",
@@ -151,6 +152,9 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
         "minikube_release_url": releases,
         "minikube_sha256": f"{releases}/v{minikube()}/minikube-linux-amd64.sha256",
         "minikube_binary_mirror": f"{url}/dl.k8s.io/release",
+        "etcd_tools_release_url": etcd,
+        "etcd_tools_sha256": etcd
+        + "/v{{ etcd_tools_version }}/etcd-v{{ etcd_tools_version }}-linux-amd64.tar.gz.sha256",
     }
 
 

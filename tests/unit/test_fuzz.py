@@ -39,6 +39,7 @@ SECONDS = 2.0
 SECRET = "c8Zt5QpW2vX7mK4s"
 PLUGINS = "ansible_collections.gpulab.kubernetes.plugins."
 NOW = datetime(2026, 11, 20, 9, 30, 16, tzinfo=timezone.utc)
+ETCD = json.loads(Path(__file__).with_name("fixtures").joinpath("etcd_outputs.json").read_text())
 TEMPLATES = str(Path(__file__).resolve().parents[2] / "roles/report/templates")
 
 
@@ -517,6 +518,18 @@ CAMPAIGNS: dict[str, Campaign] = {
         as_json=True,
     ),
     "content of minikube": Campaign(named("module_utils._minikube.profile.content"), [OBJECTS], as_json=True),
+    **{
+        f"{name} of etcd": Campaign(
+            named(f"module_utils._etcd.members.read_{reader}"), [ETCD[version][name] for version in ETCD], as_json=True
+        )
+        for name, reader in {
+            "list": "members",
+            "health": "health",
+            "status": "status",
+            "alarmed status": "status",
+            "snapshot": "snapshot",
+        }.items()
+    },
     "log of a training": Campaign(named("module_utils._training.log.summary"), [TRAINING]),
     "new lines of a training": Campaign(
         through("module_utils._training.log.news", "2026-11-20T09:30:16.123456789Z"), [TRAINING]

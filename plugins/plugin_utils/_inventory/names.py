@@ -40,6 +40,7 @@ SHARED_PREFIXES = (
     "containerd_",
     "docker_",
     "drift_",
+    "etcd_",
     "flannel_",
     "host_",
     "minikube_",

@@ -1,0 +1,153 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules of etcd with three members of etcd itself, if the lab has built the programs."""
+
+from __future__ import annotations
+
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import Authority
+
+from lab import paths
+
+NAMES = ("cp1", "cp2", "cp3")
+
+
+def program(name: str, version: str) -> Path:
+    return paths.cache_root() / "components" / name / version / name
+
+
+class Cluster:
+    def __init__(self, root: Path, authority: Authority, version: str, run: Any) -> None:
+        self.root, self.version, self.run_module = root, version, run
+        self.pki = root / "pki"
+        self.pki.mkdir()
+        (self.pki / "ca.crt").write_text(authority.pem)
+        for name in ("server", "healthcheck-client"):
+            certificate, key = authority.issue(name)
+            (self.pki / f"{name}.crt").write_text(certificate)
+            (self.pki / f"{name}.key").write_text(key)
+        ports = iter(free_ports(2 * len(NAMES)))
+        self.urls = {name: [f"https://127.0.0.1:{next(ports)}" for _side in range(2)] for name in NAMES}
+        self.processes = {name: self._start(name) for name in NAMES}
+
+    def _start(self, name: str) -> subprocess.Popen[bytes]:
+        client, peer = self.urls[name]
+        files = {"cert-file": "server.crt", "key-file": "server.key", "trusted-ca-file": "ca.crt"}
+        options = {
+            "name": name,
+            "data-dir": self.root / name,
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": ",".join(f"{each}={urls[1]}" for each, urls in self.urls.items()),
+            "client-cert-auth": "true",
+            "unsafe-no-fsync": "true",
+            **{f"{prefix}{option}": self.pki / file for prefix in ("", "peer-") for option, file in files.items()},
+        }
+        argv = [str(program("etcd", self.version)), *(f"--{key}={value}" for key, value in options.items())]
+        log = (self.root / f"{name}.log").open("wb")
+        return subprocess.Popen(argv, stdout=log, stderr=log)
+
+    def kill(self, name: str) -> None:
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def module(self, name: str, **options: Any) -> dict[str, Any]:
+        given = {
+            "endpoint": self.urls["cp1"][0],
+            "pki": str(self.pki),
+            "etcdctl": str(program("etcdctl", self.version)),
+            **options,
+        }
+        result: dict[str, Any] = self.run_module(f"etcd_{name}", given)
+        return result
+
+    def put(self, key: str, value: str) -> None:
+        files = {"cacert": "ca.crt", "cert": "server.crt", "key": "server.key"}
+        options = [f"--{option}={self.pki / file}" for option, file in files.items()]
+        argv = [str(program("etcdctl", self.version)), "put", key, value, f"--endpoints={self.urls['cp1'][0]}"]
+        subprocess.run([*argv, *options], check=True, capture_output=True)
+
+    def wait_for(self, healthy: int) -> dict[str, Any]:
+        """Wait until so many voters are healthy, as after an election."""
+        deadline = time.monotonic() + 60
+        while True:
+            found = self.module("info", timeout=1)
+            if found.get("healthy") == healthy:
+                return found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
+
+def free_ports(number: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _each in range(number)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+@pytest.fixture(params=["v3.6.8", "v3.7.1"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path, authority: Authority, run_module: Any) -> Iterator[Cluster]:
+    missing = [name for name in ("etcd", "etcdctl", "etcdutl") if not program(name, request.param).is_file()]
+    if missing:
+        pytest.skip(f"the lab has not built {', '.join(missing)} {request.param}")
+    made = Cluster(tmp_path, authority, request.param, run_module)
+    yield made
+    for name in NAMES:
+        made.kill(name)
+
+
+def test_a_cluster_loses_its_members_one_by_one(cluster: Cluster, tmp_path: Path) -> None:
+    found = cluster.wait_for(3)
+    cluster.put("key", "value")
+    assert {each["name"]: each["status"]["version"] for each in found["members"]} == dict.fromkeys(
+        NAMES, cluster.version[1:]
+    )
+    assert sum(each["leader"] for each in found["members"]) == 1
+    assert (found["quorum"], found["may_fail"]) == (2, 1)
+
+    saving = {"path": str(tmp_path / "snapshot.db"), "etcdutl": str(program("etcdutl", cluster.version))}
+    saved = cluster.module("snapshot", **saving)
+    assert saved["snapshot"]["size"] > 0 < saved["snapshot"]["revision"]
+    assert stat.S_IMODE((tmp_path / "snapshot.db").stat().st_mode) == 0o600
+    assert not list(tmp_path.glob(".snapshot*"))
+
+    cluster.kill("cp3")
+    cluster.wait_for(2)
+    began = time.monotonic()
+    found = cluster.module("info", timeout=2)
+    assert time.monotonic() - began < 2 + 2
+    assert [each["name"] for each in found["members"] if each["health"] == "unhealthy"] == ["cp3"]
+    assert "cp3 is unhealthy" in cluster.module("member", member="cp2", timeout=1)["msg"]
+
+    removed = cluster.module("member", member="cp3")
+    assert (removed["changed"], removed["reason"]) == (True, "2 of 2 voters healthy; after this, 0 of 2 may fail")
+    found = cluster.wait_for(2)
+    assert (found["voters"], found["may_fail"]) == (2, 0)
+    assert not cluster.module("member", member="cp3")["changed"]
+
+    cluster.kill("cp2")
+    found = cluster.module("info", timeout=1)
+    assert (found["has_quorum"], found["voters"], found["may_fail"]) == (False, 2, 0)
+    assert "etcd has no quorum" in cluster.module("member", member="cp2", timeout=1)["msg"]
+    again = cluster.module("snapshot", **saving)
+    assert again["snapshot"]["total_keys"] == saved["snapshot"]["total_keys"]
+
+
+def test_the_second_member_goes_and_the_last_one_stays(cluster: Cluster) -> None:
+    cluster.wait_for(3)
+    for name, left in (("cp3", 2), ("cp2", 1)):
+        assert cluster.module("member", member=name)["after"]["voters"] == left
+        cluster.wait_for(left)
+    assert "it is the last voter of etcd" in cluster.module("member", member="cp1")["msg"]
