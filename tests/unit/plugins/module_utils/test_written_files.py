@@ -32,7 +32,7 @@ class Disk:
         monkeypatch.setattr(os, "fsync", self._record)
 
     def _record(self, handle: int) -> None:
-        path = Path(os.readlink(f"/proc/self/fd/{handle}"))
+        path = Path(f"/proc/self/fd/{handle}").readlink()
         # Temporary names are random.
         named = path.relative_to(self.root).as_posix() if not path.name.startswith(".") else "a temporary file"
         content = sorted(each.name for each in path.iterdir()) if path.is_dir() else path.read_text()
