@@ -291,8 +291,8 @@ def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "The kubelet is running, but this node can't start again with these files",
             init_decision.REPAIR
             if state["role"] == "control_plane"
-            else "Drain the node (kubectl drain), run `systemctl stop kubelet` on it, and run this again: the host joins "
-            "its cluster again",
+            else "Drain the node (kubectl drain), run `systemctl stop kubelet` on it, and run this again: the host "
+            "joins its cluster again",
         )
 
 
