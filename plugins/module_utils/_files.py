@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Read files with all their bytes, write them atomically, and move them aside instead of deleting them.
 
-What a function here has written, moved or removed when it returns is still so after a power cut.
+What a function here has written, moved or removed when it returns is still so after a power failure.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ description:
     C(/etc/kubernetes/pki) is used.
   - (2) No traces of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.
   - (3) The API answers and the cluster is alive - nothing to do. If an init on this host was interrupted before the
-    addons were installed, or a power cut left files of this init empty or cut off, it is run again on top of the
+    addons were installed, or a power failure left files of this init empty or cut off, it is run again on top of the
     existing state.
   - (4) The API answers, but neither it nor etcd's files contain a cluster that was alive - the init never finished; it
     is cleaned up, then C(kubeadm init).
@@ -50,7 +50,7 @@ description:
     C(/etc/kubernetes) had before the first init are restored.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
-  - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power cut.
+  - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
 options:
   config:
     description:
@@ -164,7 +164,7 @@ evidence:
       description: Whether the cluster has workloads. Determined only during an init.
       type: bool
     damaged:
-      description: Files of kubeadm and the kubelet that are empty or cut off, as after a power cut.
+      description: Files of kubeadm and the kubelet that are empty or cut off, as after a power failure.
       type: list
       elements: str
       version_added: 0.2.0

@@ -520,8 +520,8 @@ resolver:
 cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
-    interrupted. C(damaged) are files that are empty or cut off, as after a power cut; C(finished) is false then, unless
-    the kubelet runs.
+    interrupted. C(damaged) are files that are empty or cut off, as after a power failure; C(finished) is false then,
+    unless the kubelet runs.
   returned: always
   type: dict
   sample:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find files of kubeadm and the kubelet that a power cut has left empty or cut off.
+"""Find files of kubeadm and the kubelet that a power failure has left empty or cut off.
 
 Neither program syncs all files that it writes. New ones are empty if the power is cut within about half a minute.
 """

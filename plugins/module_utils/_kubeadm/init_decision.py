@@ -144,7 +144,7 @@ def _without_api(found: Evidence) -> Verdict:
 
 
 def _damage(found: Evidence) -> str:
-    return f"files are empty or cut off, as after a power cut ({', '.join(found.damaged)})"
+    return f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
 
 
 def _repair(found: Evidence) -> str:

@@ -38,7 +38,7 @@ _CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key", "admin.conf")
 _USER = "system:node:"
 # A kubelet registers its node some time after it got its certificate.
 _REGISTRATION = 300.0
-# kubeadm does not let a host join while its node is Ready, as it still is for some time after a power cut.
+# kubeadm does not let a host join while its node is Ready, as it still is for some time after a power failure.
 _STILL_READY = re.compile(r'status "Ready" already exists in the cluster')
 _UNTIL_NOT_READY, _PAUSE = 120.0, 2.0
 

@@ -77,7 +77,7 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
 
 
 def _damaged(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
-    damage = f"files are empty or cut off, as after a power cut ({', '.join(found.damaged)})"
+    damage = f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
     if belongs_elsewhere(found, ca_cert_hashes):
         return Verdict(REFUSE, f"this host belongs to another cluster than the wanted one, and {damage}", _RESET)
     if found.kubelet_runs:

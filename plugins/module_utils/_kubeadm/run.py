@@ -23,8 +23,8 @@ from .text import mask
 _UNKNOWN = re.compile(r"unknown (?:shorthand )?flag|unknown command|invalid subcommand")
 # Path of the discovery kubeconfig in a JoinConfiguration while ``kubeadm join`` runs.
 DISCOVERY = "/run/gpulab/kubeadm-discovery.yaml"
-# Directories that kubeadm, and the programs that it starts, write to. containerd syncs its database, but not the files of
-# images: once they are empty, it uses them for ever.
+# Directories that kubeadm, and the programs that it starts, write to. containerd syncs its database, but not the files
+# of images, and does not unpack them again.
 _WRITTEN = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/containerd")
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("init", "join", "reset", "upgrade")
@@ -95,7 +95,7 @@ class Kubeadm:
             return said
 
     def sync(self) -> None:
-        """Make the files of kubeadm, kubelet and containerd survive a power cut, which these programs do not."""
+        """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not."""
         found = [str(path) for path in (under(self._root, name) for name in _WRITTEN) if path.exists()]
         if found:
             self.runner.check(["sync", "--file-system", *found], "writing what kubeadm has changed to the disk")

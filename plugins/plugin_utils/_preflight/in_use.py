@@ -286,7 +286,7 @@ def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if reading.finished and state.get("damaged") and not refused:
         yield reading.problem(
             "kubeadm_files_damaged",
-            f"Files of kubeadm are empty or cut off, as after a power cut: {listing(state['damaged'])}",
+            f"Files of kubeadm are empty or cut off, as after a power failure: {listing(state['damaged'])}",
             "/etc/kubernetes, /var/lib/kubelet",
             "The kubelet is running, but this node can't start again with these files",
             init_decision.REPAIR

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files and their names are on the disk before a function returns, so that a power cut does not undo them."""
+"""Files and their names are on the disk before a function returns, so that a power failure does not undo them."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Host(FakeHost):  # type: ignore[misc]
         paths = (path for path in self.root.rglob("*") if path.is_file() and path.name not in skipped)
         return {str(path.relative_to(self.root)): path.read_text() for path in paths}
 
-    def cut_power(self) -> None:
+    def lose_power(self) -> None:
         """Leave what kubeadm and the kubelet wrote empty. etcd syncs its data, and this collection its record."""
         self.up = DOWN
         for directory in (self.etc, self.root / "var/lib/kubelet"):
@@ -307,9 +307,9 @@ def test_an_unhealthy_published_cluster_is_never_changed(host: Host, phase: str,
 
 
 @pytest.mark.parametrize("phase", [*PHASES, "bootstrap_token", "kubelet_finalize", "addon"])
-def test_an_init_starts_again_after_a_power_cut(host: Host, phase: str) -> None:
+def test_an_init_starts_again_after_a_power_failure(host: Host, phase: str) -> None:
     host.interrupt(phase)
-    host.cut_power()
+    host.lose_power()
     before = host.files()
     assert host.run(check=True)["changed"] and host.files() == before
     result = host.run()
@@ -323,11 +323,11 @@ def test_an_init_starts_again_after_a_power_cut(host: Host, phase: str) -> None:
 @pytest.mark.parametrize(
     "key", ["/registry/minions/gpu1", "/registry/daemonsets/kube-flannel/kube-flannel-ds", "/registry/statefulsets/a/b"]
 )
-def test_a_cluster_that_was_used_is_not_initialized_again_after_a_power_cut(host: Host, key: str) -> None:
+def test_a_cluster_that_was_used_is_not_initialized_again_after_a_power_failure(host: Host, key: str) -> None:
     host.interrupt("addon")
     with host.data.open("a") as data:
         data.write(f"/registry/minions/cp1\0{key}\0")
-    host.cut_power()
+    host.lose_power()
     before = host.files()
     result = host.run()
     assert result["failed"] and host.files() == before and host.inits == 1
@@ -341,9 +341,9 @@ def test_a_cluster_that_was_used_is_not_initialized_again_after_a_power_cut(host
         assert part in result["msg"]
 
 
-def test_a_finished_cluster_is_not_initialized_again_after_a_power_cut(host: Host) -> None:
+def test_a_finished_cluster_is_not_initialized_again_after_a_power_failure(host: Host) -> None:
     host.run()
-    host.cut_power()
+    host.lose_power()
     before = host.files()
     result = host.run()
     assert result["failed"] and result["evidence"]["etcd"] == "unused"
@@ -364,7 +364,7 @@ def test_an_empty_ca_of_its_owner_is_an_error(host: Host) -> None:
     (host.etc / "pki").mkdir(parents=True)
     (host.etc / "pki/ca.key").write_text("")
     result = host.run()
-    assert "files are empty or cut off, as after a power cut (/etc/kubernetes/pki/ca.key)" in result["msg"]
+    assert "files are empty or cut off, as after a power failure (/etc/kubernetes/pki/ca.key)" in result["msg"]
     assert host.inits == 0
 
 

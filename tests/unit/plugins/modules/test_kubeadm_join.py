@@ -232,7 +232,7 @@ CERTIFICATE = "var/lib/kubelet/pki/kubelet-client-current.pem"
 
 
 @pytest.mark.parametrize("point", ["bootstrap", "waiting", "registered", ""])
-def test_a_host_joins_again_after_a_power_cut(host: Host, point: str) -> None:
+def test_a_host_joins_again_after_a_power_failure(host: Host, point: str) -> None:
     if point:
         host.interrupt(point)
     else:
@@ -253,7 +253,7 @@ def test_one_empty_file_is_enough_to_join_again(host: Host, name: str) -> None:
     (host.root / name).write_text("")
     result = host.run(check=True)
     assert (result["changed"], result["joined"]) == (True, False)
-    assert f"files are empty or cut off, as after a power cut (/{name})" in result["reason"]
+    assert f"files are empty or cut off, as after a power failure (/{name})" in result["reason"]
     assert host.run()["joined"] and not host.run()["changed"]
 
 
@@ -265,7 +265,7 @@ def test_a_node_that_is_still_ready_joins_later(host: Host) -> None:
     assert (result["joined"], sum("kubeadm join" in line for line in host.log)) == (True, 3)
 
 
-def test_a_ready_node_is_an_error_for_a_host_without_a_power_cut(host: Host) -> None:
+def test_a_ready_node_is_an_error_for_a_host_without_a_power_failure(host: Host) -> None:
     (host.root / "ready").touch()
     assert 'status "Ready" already exists' in host.run()["msg"]
     assert len(host.log) == 1
@@ -282,10 +282,10 @@ def test_a_running_kubelet_is_left_as_it_is(host: Host) -> None:
     )
     result = host.run()
     assert (result["changed"], result["joined"]) == (False, True)
-    assert f"it can't start again: files are empty or cut off, as after a power cut (/{JOINED[2]})" in str(result)
+    assert f"it can't start again: files are empty or cut off, as after a power failure (/{JOINED[2]})" in str(result)
 
 
-def test_a_host_of_another_cluster_does_not_join_after_a_power_cut(host: Host, other_authority: Authority) -> None:
+def test_a_host_of_another_cluster_does_not_join_after_a_power_failure(host: Host, other_authority: Authority) -> None:
     host.run()
     (host.etc / "kubelet.conf").write_text("")
     before = host.files()
@@ -294,7 +294,7 @@ def test_a_host_of_another_cluster_does_not_join_after_a_power_cut(host: Host, o
     assert host.files() == before
 
 
-def test_a_control_plane_is_not_joined_after_a_power_cut(host: Host) -> None:
+def test_a_control_plane_is_not_joined_after_a_power_failure(host: Host) -> None:
     host.run()
     (host.etc / "kubelet.conf").write_text("")
     (host.etc / "admin.conf").write_text("")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A file that a power cut left empty reads as interrupted, never as finished and never as absent."""
+"""A file that a power failure left empty reads as interrupted, never as finished and never as absent."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_init_with_every_combination_of_files_and_a_silent_api(
 
 
 def test_etcd_is_searched_where_the_configuration_says(tmp_path: Path) -> None:
-    """The manifest that names the directory is empty after a power cut."""
+    """The manifest that names the directory is empty after a power failure."""
     write(tmp_path, "etc/kubernetes/manifests/etcd.yaml", "")
     write(tmp_path, "data/etcd/member/snap/db", PUBLISHED + OWN + entry("/registry/minions/gpu1"))
     module = SimpleNamespace(tmpdir=str(tmp_path))

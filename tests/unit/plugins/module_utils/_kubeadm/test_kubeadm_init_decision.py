@@ -36,7 +36,7 @@ BEGUN: dict[str, Any] = {
 }
 DONE: dict[str, Any] = {**BEGUN, "kubelet_final": True, "kubelet_certificate": True, "etcd": ALIVE}
 
-# Power cut at the end of an init: etcd's data are whole.
+# Power failure at the end of an init: etcd's data are whole.
 DAMAGED = ("/etc/kubernetes/scheduler.conf",)
 CUT: dict[str, Any] = {**BEGUN, "api": SILENT, "etcd": UNUSED, "damaged": DAMAGED}
 
@@ -79,17 +79,17 @@ TABLE = [
     ("the same by hand, which nobody can tell", {**BEGUN, "api": SILENT, "kubelet_certificate": True}, REFUSE),
     ("interrupted in wait-control-plane, host rebooted", {**BEGUN, "api": SILENT, "etcd": BARREN}, CLEAN),
     ("interrupted in preflight", {"began": True}, CLEAN),
-    ("power cut after it was published", {**CUT, "began": True}, CLEAN),
+    ("power failure after it was published", {**CUT, "began": True}, CLEAN),
     ("the same by hand", CUT, REFUSE),
     ("the same, a worker has joined", {**CUT, "etcd": ALIVE, "began": True}, REFUSE),
     ("the same, etcd unreadable", {**CUT, "etcd": UNREADABLE, "began": True}, REFUSE),
     ("published and whole, API down", {**CUT, "damaged": (), "began": True}, REFUSE),
-    ("published, somebody else answers", {**CUT, "api": REFUSED, "began": True}, REFUSE),
+    ("published, another server answers", {**CUT, "api": REFUSED, "began": True}, REFUSE),
     ("emptied after it was published", {**CUT, "api": BARREN, "began": True}, REFUSE),
-    ("power cut, and the API answers", {**DONE, "api": ALIVE, "began": True, "damaged": DAMAGED}, RESUME),
+    ("power failure, and the API answers", {**DONE, "api": ALIVE, "began": True, "damaged": DAMAGED}, RESUME),
     ("finished and well, a file was emptied", {**DONE, "api": ALIVE, "damaged": DAMAGED}, FINISHED),
     ("finished, API down, a file was emptied", {**DONE, "api": SILENT, "damaged": DAMAGED}, REFUSE),
-    ("CA brought along by its owner, but empty", {"ca_key": True, "damaged": ("/etc/kubernetes/pki/ca.key",)}, REFUSE),
+    ("CA that existed before, but empty", {"ca_key": True, "damaged": ("/etc/kubernetes/pki/ca.key",)}, REFUSE),
     ("files of a kubelet, empty", {"damaged": ("/var/lib/kubelet/config.yaml",)}, INIT),
 ]
 
