@@ -158,5 +158,5 @@ def _certificates(pki: Path) -> list[str]:
 
 def _cause(result: Result) -> str:
     found = _CAUSE.findall(result.stderr)
-    cause = found[-1].replace('\\"', "").replace("\\", "") if found else result.said
+    cause = found[-1].replace('\\"', "").replace("\\", "") if found else result.message
     return _PREFIX.sub("", cause).removeprefix("Error: ").strip().rstrip(".")
