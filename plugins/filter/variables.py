@@ -94,7 +94,9 @@ def variable_problems(
     raw = {host: raw_of(host) for host in hosts}
     given = written(raw, hostvars)
     found += names.find(given, modes, known, are_errors=True)
-    found += renamed.find({host: {*each, *later} for host, each in given.items()}, are_errors=True)
+    # A variable of -e takes precedence, whatever its old name is set to.
+    overridden = {old for old, new in renamed.RENAMED.items() if new in _extra_variables()}
+    found += renamed.find({host: {*each, *later} - overridden for host, each in given.items()}, are_errors=True)
     defined = {*known, *later}
 
     def other(host: str) -> Mapping[str, Any] | None:
@@ -116,7 +118,7 @@ def fact_variable_problems(hostvars: Mapping[str, Any], hosts: Sequence[str]) ->
         for name in templates:
             # A variable that can't be evaluated is not an error, because the host's roles may not use it.
             with contextlib.suppress(AnsibleError):
-                found += variables.wrong_value(host, name, values, known[name])
+                found += variables.wrong_value(host, name, values, known[renamed.new_name(name)])
     return [_printable(problem.fields()) for problem in found]
 
 
@@ -128,7 +130,9 @@ def play_variable_problems(context: Context, names: Iterable[str]) -> list[dict[
     for name in filter(known.__contains__, names):
         # What refers to facts can't be evaluated yet.
         with contextlib.suppress(AnsibleError, UndefinedError):
-            found += variables.wrong_value("", name, {name: context.resolve_or_missing(name)}, known[name])
+            found += variables.wrong_value(
+                "", name, {name: context.resolve_or_missing(name)}, known[renamed.new_name(name)]
+            )
     return [_printable(problem.fields()) for problem in found]
 
 

@@ -192,7 +192,7 @@ class Maintenance:
         try:
             if plan.drain:
                 self._drain(plan)
-            elif plan.grace and not self._check and wait_for_jobs(self._api, self._name, plan.jobs, plan.grace):
+            elif plan.jobs and not self._check and wait_for_jobs(self._api, self._name, plan.jobs, plan.grace):
                 # The caller leaves the node for a later run, so no other pod has to leave it.
                 return
         except DrainError:

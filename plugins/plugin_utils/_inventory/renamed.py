@@ -30,13 +30,21 @@ def name_in_use(name: str, variables: Collection[str]) -> str:
     return old if old in variables and name not in variables else name
 
 
+def new_name(name: str) -> str:
+    return RENAMED.get(name, name)
+
+
 def find(hosts: Mapping[str, Collection[str]], are_errors: bool) -> Iterator[Problem]:
     """Yield the variables that are set with both names, which are errors, or those with their old name only."""
     for host, variables in hosts.items():
         for old, new in RENAMED.items():
             if old not in variables or (new in variables) != are_errors:
                 continue
-            what, why, do = f"{old} is now called {new}", f"The old name works until release {REMOVED_IN}", "Rename it"
+            what, why, do = (
+                f"{old} is now called {new}",
+                f"The old name works until release {REMOVED_IN}",
+                "Use the new name",
+            )
             if are_errors:
-                what, why, do = f"{new} and {old} are both set", f"{what}, so only one can apply", f"Remove {old}"
+                what, why, do = f"{new} and {old} are both set", f"{old} is the old name of {new}", f"Remove {old}"
             yield Problem("variable_renamed", what, f"{old}, {new}", why, do, host)

@@ -86,7 +86,7 @@ def find(
         if name not in known:
             continue
         yield from references.problems(host, name, variables, scope, connection=False)
-        yield from wrong_value(host, name, variables, known[name])
+        yield from wrong_value(host, name, variables, known[renamed.new_name(name)])
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
     for name in (renamed.name_in_use(each, variables) for each in files.WRITTEN):
         path = _values([name], variables, known).get(name) if name in variables else None
@@ -217,7 +217,7 @@ def _values(names: Iterable[str], variables: Mapping[str, Any], known: Specifica
             default = known[name]["default"]
             if "{{" not in str(default):
                 found[name] = default
-        elif not _wrong_or_unknown(given, variables, known[given]):
+        elif not _wrong_or_unknown(given, variables, known[name]):
             with contextlib.suppress(UndefinedError):
                 found[name] = _plain(variables[given])
     return found
@@ -266,7 +266,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
         if not errors:
             forms = list(_wrong_form(name, value, option))
             yield from forms
-            rule = rules.VALUES.get(renamed.RENAMED.get(name, name), lambda _value: ())
+            rule = rules.VALUES.get(renamed.new_name(name), lambda _value: ())
             yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
 
 

@@ -42,7 +42,8 @@ class Deferral:
 def sentence(entry: Mapping[str, Any]) -> str:
     """Return the fields of a deferral as a sentence without a full stop."""
     users = ", ".join(entry["users"])
-    return f"{entry['change']} is deferred since {entry['since']} (pending: {entry['pending']}): {users} use its GPUs"
+    what = f"{entry['change']} has been deferred since {entry['since']} (pending: {entry['pending']})"
+    return f"{what}: {users} use its GPUs"
 
 
 def deferrals(text: Any) -> dict[str, Deferral] | None:

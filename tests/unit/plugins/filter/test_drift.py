@@ -188,7 +188,7 @@ def test_only_what_a_deferred_change_corrects_is_deferred(purpose: str, pending:
         *DRIVER,
     }
     assert {row["component"] for row in rows if row["deferred"]} == deferred
-    since = "a change is deferred since 2026-11-27T10:00:00Z"
+    since = "a change has been deferred since 2026-11-27T10:00:00Z"
     assert all((since in row["text"]) == row["deferred"] == (row["advice"] not in row["text"]) for row in rows)
 
 

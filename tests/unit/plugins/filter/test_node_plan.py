@@ -62,7 +62,7 @@ ENTRY = {"since": "2026-11-27T10:00:00Z", "change": "a restart", "users": ["team
 @pytest.mark.parametrize(
     ("record", "told"),
     [
-        (json.dumps({"disruption": ENTRY}), "a restart is deferred since 2026-11-27T10:00:00Z"),
+        (json.dumps({"disruption": ENTRY}), "a restart has been deferred since 2026-11-27T10:00:00Z"),
         ("{", "the record of its deferred changes can't be read"),
     ],
 )

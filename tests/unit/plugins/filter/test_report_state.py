@@ -297,7 +297,7 @@ def test_deferred_change_is_reported_with_its_users_and_start_time() -> None:
     (action,) = [each for each in found["actions"] if each["problem"] == "change_deferred"]
     assert (action["severity"], action["host"]) == ("warning", "gpu1")
     assert action["what"] == (
-        "a restart is deferred since 2026-11-27T10:00:00Z (pending: containerd: x): team/train use its GPUs"
+        "a restart has been deferred since 2026-11-27T10:00:00Z (pending: containerd: x): team/train use its GPUs"
     )
     labels = 'node="gpu1",change="a restart",pending="containerd: x",users="team/train"'
     (line,) = [line for line in metrics(found).splitlines() if line.startswith("gpulab_node_deferred_timestamp")]

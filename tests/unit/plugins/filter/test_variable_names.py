@@ -133,21 +133,32 @@ def test_names_that_belong_to_others_are_accepted(variables: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_the_old_name_of_a_variable_is_a_note_and_both_names_are_an_error(old: str, new: str) -> None:
+def test_the_old_name_of_a_variable_is_a_note_and_both_names_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, old: str, new: str
+) -> None:
     # A template that is not known here has any type.
     unknown = StrictUndefined("ansible_facts")
     assert errors({new: unknown}) == [] and notes({new: unknown}) == []
     assert errors({old: unknown}) == []
     assert notes({old: unknown}) == [
-        f"a: {old} is now called {new}. The old name works until release 0.4.0. Rename it."
+        f"a: {old} is now called {new}. The old name works until release 0.4.0. Use the new name."
     ]
     assert notes({old: unknown, new: unknown}) == []
     assert errors({old: unknown, new: unknown}) == [
-        f"{new} and {old} are both set. {old} is now called {new}, so only one can apply. Remove {old}"
+        f"{new} and {old} are both set. {old} is the old name of {new}. Remove {old}"
     ]
     # A playbook may set one of them.
     (problem,) = variable_problems({"a": {old: unknown}}, ["a"], later=[new])
     assert problem["kind"] == "variable_renamed" and problem["host"] == "a" and problem["where"] == f"{old}, {new}"
+    # A variable of -e takes precedence.
+    monkeypatch.setattr(load_extra_vars, "extra_vars", {new: unknown}, raising=False)
+    assert variable_problems({"a": {old: unknown, new: unknown}}, ["a"]) == []
+
+
+@pytest.mark.parametrize("old", [old for old, new in RENAMED.items() if "default" in specification()[new]])
+def test_an_empty_value_of_an_old_name_is_an_error_as_that_of_the_new_one(old: str) -> None:
+    (found,) = errors({old: None})
+    assert found.startswith(f"{old} is empty (null)")
 
 
 def test_hosts_are_listed_together_and_have_their_own_setting() -> None:
