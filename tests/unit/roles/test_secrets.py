@@ -40,6 +40,7 @@ PLAYBOOK = """
 HOST = {
     "os": {"id": "debian", "codename": "bookworm", "key": "Debian 12"},
     "installed": {},
+    "gpus": [],
     "resolver": {"systemd_resolved": False, "kubelet": "", "file": "/etc/resolv.conf"},
     "cluster": {"finished": False},
     "node_name": "gpu1",
