@@ -79,13 +79,13 @@ def test_each_version_shows_health_and_status(version: str) -> None:
 
 
 def test_a_member_without_a_quorum_has_no_leader(version: str) -> None:
-    (status,) = read_status(text(version, "status without quorum")).values()
+    (status,) = list(read_status(text(version, "status without quorum")).values())
     assert (status.leader, status.alarms) == ("", ())
 
 
 def test_a_member_with_an_alarm_still_answers(version: str) -> None:
     status = read_status(text(version, "alarmed status"))
-    ((identity, one),) = status.items()
+    ((identity, one),) = list(status.items())
     assert one.alarms == ((identity, "NOSPACE"),)
     url = RECORDED[version]["alarmed health"][0]["endpoint"]
     member = Member(identity, "solo", client_urls=(url,))
