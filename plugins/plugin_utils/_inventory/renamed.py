@@ -40,11 +40,9 @@ def find(hosts: Mapping[str, Collection[str]], are_errors: bool) -> Iterator[Pro
         for old, new in RENAMED.items():
             if old not in variables or (new in variables) != are_errors:
                 continue
-            what, why, do = (
-                f"{old} is now called {new}",
-                f"The old name works until release {REMOVED_IN}",
-                "Use the new name",
-            )
             if are_errors:
                 what, why, do = f"{new} and {old} are both set", f"{old} is the old name of {new}", f"Remove {old}"
+            else:
+                what, do = f"{old} is now called {new}", "Use the new name"
+                why = f"The old name works until release {REMOVED_IN}"
             yield Problem("variable_renamed", what, f"{old}, {new}", why, do, host)
