@@ -326,9 +326,13 @@ def between(first: object, last: object) -> str:
 
 
 def defaults() -> dict[str, Any]:
+    """Return the roles' defaults, without the old names of variables that they still read."""
     merged: dict[str, Any] = {}
     for path in sorted(ROOT.glob("roles/*/defaults/main.yml")):
         merged.update(load(path) or {})
+    for old, new in utility("_inventory.renamed").RENAMED.items():
+        if isinstance(merged.get(new), str):
+            merged[new] = re.sub(rf"\{{\{{ {old} \| default\((.*)\) }}}}", r"{{ \1 }}", merged[new])
     return merged
 
 

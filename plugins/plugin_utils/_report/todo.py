@@ -15,7 +15,7 @@ from .read import text, texts
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of an advice; ``kind`` is text, code (within a sentence) or command (to be copied)."""
+    """Part of the advice; ``kind`` is text, code (within a sentence) or command (to be copied)."""
 
     kind: str
     text: str
