@@ -123,6 +123,8 @@ class CallbackModule(DefaultCallback):  # type: ignore[misc]
         self._feed("playbook_on_play_start", name=play.get_name().strip(), number=number)
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        # Objects that the garbage collector does not visit stay in memory that all worker processes share.
+        gc.freeze()
         self._quiet = task.action in PAUSES
         self._feed("playbook_on_task_start", **_described(task))
 

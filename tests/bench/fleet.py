@@ -27,7 +27,7 @@ from support.lab import running
 PLUGINS = Path(__file__).resolve().parent / "plugins"
 NODES = int(os.environ.get("NODES", "20"))
 HOSTS = int(os.environ.get("HOSTS", "100"))
-LIMITS = {"bare_nodes_ratio": 3.0, "controller_mib": 1024}
+LIMITS = {"bare_nodes_ratio": 3.0, "controller_mib": 600}
 
 
 def few(small: Inventory) -> dict[str, object]:
