@@ -37,7 +37,7 @@ LIMITS = {
     "lab_cached_s": 300,
     "site_by_hand": 1.2,
     "second_run_first_run": 0.12,
-    "second_run_by_hand": 0.15,
+    "second_run_by_hand": 0.13,
     "second_run_tasks": 60,
     "plan_second_run": 1.0,
     "remote_executions_per_host": 3,
