@@ -190,6 +190,30 @@ def test_a_refusal_releases_a_node_that_an_earlier_run_has_left_cordoned(site: S
     assert status != 0 and "a restart: it would interrupt what uses the GPUs of gpu1: team/train." in last
 
 
+def test_refusals_without_an_api_do_not_fail_the_other_hosts(tmp_path: Path) -> None:
+    """gpu1 and gpu2 are refused, and gpu3 has no users. Each refused host gets the kubeconfig for its release."""
+    site = Site(tmp_path, WORKERS[:3])
+    site.answer("gpu_pods_info", {"pods": [{"uid": "u1", "namespace": "team", "name": "train", "empty_dirs": []}]})
+    site.answer("gpu_pods_info", {"pods": []}, host="gpu3")
+    for module in ("node_identity", "node_maintenance"):
+        site.answer(module, {"failed": True, "msg": "no complete answer"})
+    text = "clusters: [{cluster: {server: https://cp1}}]\nusers: [{user: {token: t}}]\n"
+    settings = {
+        "cluster_node_name": "{{ inventory_hostname }}",
+        "ansible_become": False,
+        "policies": dict.fromkeys(WORKERS, "refuse"),
+        "__cluster_api_file": {"content": base64.b64encode(text.encode()).decode()},
+        "_cluster_api_private_file": f"{tmp_path}/kubeconfig{{{{ 999 | random }}}}",
+    }
+    status, output = site.play(HOLD, settings)
+    assert status != 0
+    for module in ("managed_service", "gpu_host_info"):
+        assert {name for name, calls in by_host(site, module).items() if calls} == {"gpu3"}, output
+    for name in ("gpu1", "gpu2"):
+        assert f"a restart: it would interrupt what uses the GPUs of {name}: team/train." in output
+        assert [call["state"] for call in by_host(site, "node_maintenance")[name]] == ["ended"]
+
+
 def test_users_that_block_a_deferred_change_are_recorded_and_shown(held: tuple[int, str, Site]) -> None:
     _status, output, site = held
     written = {name: calls for name, calls in by_host(site, "managed_files").items() if calls}
