@@ -118,7 +118,7 @@ def fact_variable_problems(hostvars: Mapping[str, Any], hosts: Sequence[str]) ->
         for name in templates:
             # A variable that can't be evaluated is not an error, because the host's roles may not use it.
             with contextlib.suppress(AnsibleError):
-                found += variables.wrong_value(host, name, values, known[renamed.new_name(name)])
+                found += variables.wrong_value(host, name, values, known)
     return [_printable(problem.fields()) for problem in found]
 
 
@@ -130,9 +130,7 @@ def play_variable_problems(context: Context, names: Iterable[str]) -> list[dict[
     for name in filter(known.__contains__, names):
         # What refers to facts can't be evaluated yet.
         with contextlib.suppress(AnsibleError, UndefinedError):
-            found += variables.wrong_value(
-                "", name, {name: context.resolve_or_missing(name)}, known[renamed.new_name(name)]
-            )
+            found += variables.wrong_value("", name, {name: context.resolve_or_missing(name)}, known)
     return [_printable(problem.fields()) for problem in found]
 
 

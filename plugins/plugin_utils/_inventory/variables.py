@@ -86,7 +86,7 @@ def find(
         if name not in known:
             continue
         yield from references.problems(host, name, variables, scope, connection=False)
-        yield from wrong_value(host, name, variables, known[renamed.new_name(name)])
+        yield from wrong_value(host, name, variables, known)
     sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
     for name in (renamed.name_in_use(each, variables) for each in files.WRITTEN):
         path = _values([name], variables, known).get(name) if name in variables else None
@@ -106,8 +106,9 @@ def find(
             yield from rule(host, values)
 
 
-def wrong_value(host: str, name: str, variables: Mapping[str, Any], option: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with the type, choice or form of one variable of a host."""
+def wrong_value(host: str, name: str, variables: Mapping[str, Any], known: Specification) -> Iterator[Problem]:
+    """Yield what is wrong with the type, choice or form of one variable of a host; an old name means the new one."""
+    option = known[renamed.new_name(name)]
     for wrong in _wrong_or_unknown(name, variables, option):
         yield Problem(
             "variable_wrong",
