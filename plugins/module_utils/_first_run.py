@@ -26,7 +26,7 @@ from ._errors import DomainError
 from ._files import BACKUP, put_file, read_file, sync_directory, under
 from ._words import listing, written
 
-VERSION = "0.2.0-dev0"
+VERSION = "0.2.0"
 # The root directory for modules that have no option for it.
 ROOT = "/"
 DIRECTORY = "/var/lib/gpulab/first-run"
