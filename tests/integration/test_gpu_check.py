@@ -147,7 +147,12 @@ def test_the_archive_identifies_no_machine(host: Host) -> None:
         ("_nvidia_smi/query.py", 'get("minor_number")', 'get("minor")', "nvidia_smi_info: minor_number of GPU 0"),
         ("_nvidia_smi/query_csv.py", 'row.get("power.limit")', 'row.get("power")', "csv: power_limit_w of GPU 0"),
         ("_nvidia/pci.py", '"0x03"', '"0x04"', "gpu_host_info: pci is []"),
-        ("_nvidia/driver.py", '"open" if', '"closed" if', "preflight_info: nvidia_driver.loaded_modules is 'closed'"),
+        (
+            "_nvidia/kernel_module.py",
+            'OPEN if "Open',
+            'PROPRIETARY if "Open',
+            "preflight_info: nvidia_driver.loaded_modules is 'proprietary'",
+        ),
         ("_nvidia/cdi.py", 'f"{kind}="', '"none"', "nvidia_cdi_spec: devices is []"),
     ],
 )
