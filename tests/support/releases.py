@@ -42,7 +42,8 @@ def install(version: str, directory: Path) -> Path:
     galaxy = str(Path(sys.executable).with_name("ansible-galaxy"))
     _run(galaxy, "collection", "build", "--output-path", str(directory), str(source))
     (built,) = directory.glob("gpulab-kubernetes-*.tar.gz")
-    _run(galaxy, "collection", "install", "--no-deps", "--collections-path", str(collections), str(built))
+    # The checkout may have the same version, which would count as installed.
+    _run(galaxy, "collection", "install", "--force", "--no-deps", "--collections-path", str(collections), str(built))
     return collections
 
 
