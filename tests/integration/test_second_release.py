@@ -12,14 +12,14 @@ from support.play import play, refused, variables
 from support.state import differences, services, snapshots
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
-# Possible defaults of a later release: variable -> its new value, and the line that the refusal must show.
+# Possible defaults of a later release: variable -> its new value, and what the refusal must advise or name.
 RAISED = {
-    "cluster_kubernetes_version": ("1.37.2", "cluster_kubernetes_version: 1.36.5"),
-    "cluster_pod_network": ("10.200.0.0/16", "cluster_pod_network: 10.244.0.0/16"),
-    "cluster_service_network": ("10.112.0.0/16", "cluster_service_network: 10.96.0.0/12"),
-    "cluster_dns_domain": ("cluster.example", "cluster_dns_domain: cluster.local"),
-    "flannel_backend": ("host-gw", "flannel_backend: vxlan"),
-    "cluster_gpu_manager": ("gpu_operator", "cluster_gpu_manager: device_plugin"),
+    "cluster_kubernetes_version": ("1.37.2", "Set cluster_kubernetes_version to 1.36.5"),
+    "cluster_pod_network": ("10.200.0.0/16", "Set cluster_pod_network to 10.244.0.0/16"),
+    "cluster_service_network": ("10.112.0.0/16", "Set cluster_service_network to 10.96.0.0/12"),
+    "cluster_dns_domain": ("cluster.example", "Set cluster_dns_domain to cluster.local"),
+    "flannel_backend": ("host-gw", "Set flannel_backend to vxlan"),
+    "cluster_gpu_manager": ("gpu_operator", "Set cluster_gpu_manager to device_plugin"),
     "kubeadm_kube_proxy_configuration": ({"mode": "nftables"}, "kubeadm_kube_proxy_configuration sets mode"),
     "kubeadm_cluster_configuration": ({"apiServer": {"certSANs": ["k8s.lan"]}}, "apiServer.certSANs"),
 }
@@ -43,7 +43,7 @@ def untouched(lab: Lab) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("untouched")
-def test_every_changed_default_is_refused_with_the_line_that_keeps_the_present_value(lab: Lab) -> None:
+def test_every_changed_default_is_refused_with_advice_that_keeps_the_present_value(lab: Lab) -> None:
     words = refused(lab.path, *variables(**{name: value for name, (value, _keep) in RAISED.items()}))
     assert {name: keep for name, (_value, keep) in RAISED.items() if keep not in words} == {}
 
