@@ -22,6 +22,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import 
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule, run
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._secrets import command_line, mask
+from verbosity import verbosity
 
 
 @pytest.fixture
@@ -215,9 +216,9 @@ def ended(
 
 
 @pytest.mark.parametrize("kind", [basic.AnsibleModule, QuietModule])
-@pytest.mark.parametrize("verbosity", [0, 1, 3])
+@pytest.mark.parametrize("level", [0, 1, 3])
 def test_a_failure_shows_its_command_without_secrets(
-    kind: type[basic.AnsibleModule], verbosity: int, programs: Any, capsys: pytest.CaptureFixture[str]
+    kind: type[basic.AnsibleModule], level: int, programs: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(programs.add("tool", 'cat >"$0.read"; echo "out: $*"; echo "err: $*" >&2; exit 3'))
     first = str(programs.add("first", "exit 1"))
@@ -227,8 +228,7 @@ def test_a_failure_shows_its_command_without_secrets(
         argv = [path, "--key", module.params["key"], "--token", TOKEN, "http://ci:S3CRET@mirror", "--password=S3CRET"]
         return Runner(module).check(argv, "reading http://ci:S3CRET@mirror", data="S3CRET of stdin")
 
-    given = {"_ansible_verbosity": verbosity, "_ansible_inject_invocation": verbosity >= 3}
-    result = ended(kind, capsys, fail, **given)
+    result = ended(kind, capsys, fail, **verbosity(level))
     assert Path(f"{path}.read").read_text() == "S3CRET of stdin"
     shown = f"{path} --key {HIDDEN} --token '********' 'http://********@mirror' '--password=********'"
     assert (result["cmd"], result["rc"]) == (shown, 3)
@@ -236,7 +236,7 @@ def test_a_failure_shows_its_command_without_secrets(
     assert result["stdout"].startswith("out: ") and result["stderr"].startswith("err: ")
     assert "S3CRET" not in str(result) and TOKEN not in str(result)
     ran = [each.rpartition(", ")[0] for each in result.get("commands", [])]
-    assert ran == ([f"{first} --state (exit status 1", f"{shown} (exit status 3"] if verbosity else [])
+    assert ran == ([f"{first} --state (exit status 1", f"{shown} (exit status 3"] if level else [])
     assert all(each.endswith(" s)") for each in result.get("commands", []))
 
 
@@ -258,5 +258,5 @@ def test_a_result_lists_its_commands_only_with_v(
         "tool one (exit status 0",
         "tool slow (killed by signal 9",
     ]
-    assert ended(QuietModule, capsys, succeed) == {"changed": True}
-    assert ended(QuietModule, capsys, lambda _module: {}, _ansible_verbosity=1) == {"changed": False}
+    assert "commands" not in ended(QuietModule, capsys, succeed)
+    assert "commands" not in ended(QuietModule, capsys, lambda _module: {}, _ansible_verbosity=1)

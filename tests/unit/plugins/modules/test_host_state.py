@@ -15,6 +15,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._states import several
 from ansible_collections.gpulab.kubernetes.plugins.modules import cluster_state, host_state
+from verbosity import verbosity
 
 Run = Callable[..., dict[str, Any]]
 
@@ -80,9 +81,8 @@ if [ "$2" = two.service ]; then echo "boom http://ci:S3CRET@proxy:3128" >&2; exi
         {"name": name, "module": "managed_service", "args": {"name": name, "run_dir": str(root)}}
         for name in ("one", "two", "three")
     ]
-    for verbosity in (0, 1, 3):
-        given = {"_ansible_verbosity": verbosity, "_ansible_inject_invocation": verbosity >= 3}
-        result = run_module("host_state", {"states": states, **given})
+    for level in (0, 1, 3):
+        result = run_module("host_state", {"states": states, **verbosity(level)})
         assert (result["failed_state"], result["cmd"], result["rc"]) == ("two", "systemctl start two.service", 3)
         assert result["stderr"] == "boom http://********@proxy:3128\n"
         assert "S3CRET" not in str(result) and "WANDB_API_KEY=********" in result["msg"]
@@ -91,8 +91,8 @@ if [ "$2" = two.service ]; then echo "boom http://ci:S3CRET@proxy:3128" >&2; exi
             "systemctl start one.service (exit status 0",
             "systemctl start two.service (exit status 3",
             "journalctl --unit two.service --lines 15 --output cat --no-pager (exit status 0",
-        ] * bool(verbosity)
-        assert bool(verbosity) == any(" show " in each and each.endswith("one.service (exit status 0") for each in ran)
+        ] * bool(level)
+        assert bool(level) == any(" show " in each and each.endswith("one.service (exit status 0") for each in ran)
 
 
 def test_states_after_one_that_requires_a_reboot_are_skipped() -> None:

@@ -18,6 +18,7 @@ from damaged import damaged_json
 from first_run_record import recorded
 from hypothesis import given
 from hypothesis import strategies as st
+from verbosity import verbosity
 
 # Written by minikube v1.38.1 for the driver none, without fields that are not read.
 CONFIG: dict[str, Any] = {
@@ -260,7 +261,7 @@ def test_only_a_start_uses_the_proxy(host: Host) -> None:
 def test_the_password_of_a_proxy_is_not_shown(host: Host) -> None:
     host.profile()
     host.write("status", json.dumps({}))
-    result = host(http_proxy="http://ci:S3CRET@proxy:3128", _ansible_verbosity=3, _ansible_inject_invocation=True)
+    result = host(http_proxy="http://ci:S3CRET@proxy:3128", **verbosity(3))
     assert result["invocation"] and "S3CRET" not in str(result)
     assert any(" start " in each and each.endswith(" s)") for each in result["commands"])
 
