@@ -22,7 +22,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import 
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._module import QuietModule, run
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._secrets import command_line, mask
-from verbosity import verbosity
+from verbosity import QUIET, verbosity
 
 
 @pytest.fixture
@@ -258,5 +258,5 @@ def test_a_result_lists_its_commands_only_with_v(
         "tool one (exit status 0",
         "tool slow (killed by signal 9",
     ]
-    assert "commands" not in ended(QuietModule, capsys, succeed)
-    assert "commands" not in ended(QuietModule, capsys, lambda _module: {}, _ansible_verbosity=1)
+    assert ended(QuietModule, capsys, succeed) == {"changed": True, **QUIET}
+    assert ended(QuietModule, capsys, lambda _module: {}, _ansible_verbosity=1) == {"changed": False, **QUIET}
