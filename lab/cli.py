@@ -31,6 +31,7 @@ Name = Annotated[
     str,
     typer.Option("--name", envvar="GPULAB_LAB", help="Name of the lab; labs with different names run side by side."),
 ]
+Copy = Annotated[str, typer.Argument(help="Name of the copy: small letters, digits and '-'.")]
 # Options of another program are passed on unchanged.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -65,6 +66,37 @@ def down(name: Name = "lab") -> None:
 
     there = park.down(name)
     progress.say(f"The lab {name} is removed." if there else f"There is no lab {name}.")
+
+
+@app.command()
+def save(copy: Copy, name: Name = "lab") -> None:
+    """Keep a copy of all nodes of a lab, which are shut down for it and started again; `down` removes the copies."""
+    from lab.nodes import saved
+
+    saved.save(name, copy)
+    progress.say(f"The lab {name} is saved as {copy}: python -m lab restore {copy} --name {name}")
+
+
+@app.command()
+def restore(copy: Copy, name: Name = "lab") -> None:
+    """Make all nodes of a lab what they were when the copy was saved; everything since then is lost."""
+    from lab.nodes import saved
+
+    saved.restore(name, copy)
+    progress.say(f"The lab {name} is what it was as {copy}")
+
+
+@app.command(name="power-cut")
+def power_cut(
+    node: str,
+    off: Annotated[bool, typer.Option("--off", help="Leave the node off; `up` starts it again.")] = False,
+    name: Name = "lab",
+) -> None:
+    """Cut the power of a node that has `power_cuts: true` in the spec: what was not on its disk yet is lost."""
+    from lab.nodes import saved
+
+    saved.power_cut(name, node, off=off)
+    progress.say(f"The power of {node} was cut" + (", and it is off" if off else ", and it has booted again"))
 
 
 @app.command(name="vm")

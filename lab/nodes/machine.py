@@ -17,7 +17,7 @@ from pathlib import Path
 
 from lab import gpusim, paths
 from lab.depot import tools
-from lab.nodes import headers, inventory, mirror, network, podman, state, system
+from lab.nodes import disk, headers, inventory, mirror, network, podman, state, system, trees
 from lab.nodes.errors import LabError
 from lab.nodes.image import USER
 from lab.nodes.spec import Node
@@ -53,14 +53,45 @@ def container(lab: str, node: str) -> str:
 
 
 def make(node: Node, place: Place, image: str) -> None:
-    """Create and start a node. Raises DepotError."""
+    """Create and start a node. Raises LabError or DepotError."""
+    create(node, place, image)
+    start(place.lab, node)
+
+
+def create(node: Node, place: Place, image: str) -> None:
+    """Create a node with its volumes and its disk, if it has one. Raises LabError or DepotError."""
     name = container(place.lab, node.name)
     label = f"--label={podman.LABEL}={place.lab}"
-    for volume in _VOLUMES:
+    for volume in volumes(node):
         podman.run("volume", "create", label, f"{name}-{volume}", doing=f"making the volumes of {node.name}")
+    if node.power_cuts:
+        disk.make(place.lab, node.name)
     podman.run("create", label, *_options(node, place), image, doing=f"making the node {node.name}")
     podman.run("cp", "-", f"{name}:/", doing=f"giving {node.name} its identity", stdin=_identity(node, place))
-    podman.run("start", name, doing=f"starting the node {node.name}")
+    if node.power_cuts:
+        _fill_disk(node, place)
+
+
+def _fill_disk(node: Node, place: Place) -> None:
+    """Copy what the image has at the places of the disk, which the container doesn't see below it."""
+    name, doing = container(place.lab, node.name), f"filling the disk of {node.name}"
+    root = Path(podman.run("mount", name, doing=doing).strip())
+    for directory, target in disk.PLACES.items():
+        if (root / target.lstrip("/")).is_dir():
+            trees.copy(root / target.lstrip("/"), disk.mount_point(place.lab, node.name) / directory)
+    podman.run("umount", name, doing=doing)
+
+
+def start(lab: str, node: Node) -> None:
+    """Start a node that is stopped. Raises LabError or DepotError."""
+    if node.power_cuts:
+        disk.mount(lab, node.name)
+    podman.run("start", container(lab, node.name), doing=f"starting the node {node.name}")
+
+
+def volumes(node: Node) -> list[str]:
+    """Return the names of a node's volumes, which are mounted below /var/lib."""
+    return [name for name in _VOLUMES if not (node.power_cuts and name in disk.PLACES)]
 
 
 def remove(lab: str, node: str) -> None:
@@ -69,6 +100,7 @@ def remove(lab: str, node: str) -> None:
     # Two labs may have the same container name ("a", "b-c" and "a-b", "c"): only remove one with this lab's label.
     if name in podman.containers(lab):
         podman.run("rm", "--force", "--volumes", "--time=0", name, doing=f"removing the node {node}")
+    disk.remove(lab, node)
     there = podman.volumes(lab)
     for volume in (f"{name}-{suffix}" for suffix in _VOLUMES):
         if volume in there:
@@ -88,7 +120,10 @@ def _options(node: Node, place: Place) -> list[str]:
     options += ["--security-opt=label=disable", "--device-cgroup-rule=a *:* rwm", "--device=/dev/kmsg"]
     tmp = "noexec,size=64m" if node.untidy.tmp == "noexec" else "exec"
     options += ["--tmpfs=/run:exec,mode=755", "--tmpfs=/run/lock", f"--tmpfs=/tmp:{tmp}"]
-    options += [f"--volume={name}-{volume}:/var/lib/{volume}:dev,exec,suid" for volume in _VOLUMES]
+    options += [f"--volume={name}-{volume}:/var/lib/{volume}:dev,exec,suid" for volume in volumes(node)]
+    if node.power_cuts:
+        where = disk.mount_point(place.lab, node.name)
+        options += [f"--volume={where}/{name}:{target}:dev,exec,suid" for name, target in disk.PLACES.items()]
     if node.untidy.nfs:
         # The simulated NFS client of each node mounts parts of this directory.
         shared = paths.lab_dir(place.lab) / "nfs"

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from lab import depot, paths, progress
 from lab.depot import cache, serve
-from lab.nodes import image, inventory, machine, network, podman, state, system, untidy, vm
+from lab.nodes import disk, image, inventory, machine, network, podman, state, system, untidy, vm
 from lab.nodes.errors import LabError
 from lab.nodes.mirror import find
 from lab.nodes.spec import DEFAULT, Node, Spec, load
 from lab.nodes.state import Member, State
 
 # Two nodes boot in parallel: more would only slow down each other on a small machine.
-_AT_ONCE = 2
+AT_ONCE = 2
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 _VERSION = "cluster_kubernetes_version"
 
@@ -27,8 +27,13 @@ def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: s
     _check_name(name)
     wanted = load(spec_file) if spec_file else None
     system.require()
-    with _held(name):
+    with held(name):
         known = _known(name, wanted, inventory_file)
+        if known.restoring:
+            raise LabError(
+                f"Error while bringing up the lab {name}: the copy {known.restoring} is restored only in part. Run "
+                f"`python -m lab restore {known.restoring} --name {name}` again, or remove the lab."
+            )
         spec = known.described()
         if with_depot:
             depot.build([str(spec.vars.get(_VERSION, depot.DEFAULT_KUBERNETES))])
@@ -38,7 +43,7 @@ def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: s
             served = serve.ensure_serving(_network(name), network.address(known.subnets["main"], network.DEPOT_HOST))
             known.depot = {"url": served.url, "registry": served.registry}
             known.save()
-        _write_files(known, spec)
+        write_files(known, spec)
     return known
 
 
@@ -151,10 +156,10 @@ def _nodes(known: State, spec: Spec, mirror: str) -> None:
     images = {name: image.ensure(name, found) for name in sorted({n.os for n in make})} if found else {}
     for node in make:
         machine.host_key(directory, node.name)
-    _write_known_hosts(known)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    write_known_hosts(known)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         jobs = [pool.submit(_boot, known, node, images[node.os]) for node in make]
-        jobs += [pool.submit(_wake, known, node) for node in stopped]
+        jobs += [pool.submit(wake, known, node) for node in stopped]
         failures = [error for job in jobs if (error := job.exception())]
     if failures:
         raise failures[0]
@@ -166,21 +171,20 @@ def _free_address(known: State) -> str:
     return next(address for address in hosts if address not in taken)
 
 
+def place(known: State, node: Node) -> machine.Place:
+    """Return a node's networks and its addresses there."""
+    address, main = known.nodes[node.name].address, _network(known.name)
+    if not node.extra_networks:
+        return machine.Place(known.name, main, address)
+    other = network.address(known.subnets["extra"], int(address.rsplit(".", 1)[1]))
+    return machine.Place(known.name, main, address, _network(known.name, "extra"), other)
+
+
 def _boot(known: State, node: Node, image_name: str) -> None:
     member = known.nodes[node.name]
-    place = machine.Place(known.name, _network(known.name), member.address)
-    if node.extra_networks:
-        host = int(member.address.rsplit(".", 1)[1])
-        place = machine.Place(
-            known.name,
-            _network(known.name),
-            member.address,
-            _network(known.name, "extra"),
-            network.address(known.subnets["extra"], host),
-        )
     with progress.step(f"Starting {node.name}") as step:
         machine.remove(known.name, node.name)
-        machine.make(node, place, image_name)
+        machine.make(node, place(known, node), image_name)
         words = f"{node.os} at {member.address}, systemd {machine.wait(known.name, node.name, member.address)}"
         chosen = node.untidy.chosen()
         if chosen:
@@ -195,21 +199,21 @@ def _boot(known: State, node: Node, image_name: str) -> None:
     known.save()
 
 
-def _wake(known: State, node: Node) -> None:
+def wake(known: State, node: Node) -> None:
     member = known.nodes[node.name]
     with progress.step(f"Starting {node.name} again") as step:
-        podman.run("start", machine.container(known.name, node.name), doing=f"starting the node {node.name}")
+        machine.start(known.name, node)
         step.note(f"systemd {machine.wait(known.name, node.name, member.address)}")
 
 
-def _write_known_hosts(known: State) -> None:
+def write_known_hosts(known: State) -> None:
     directory = paths.lab_dir(known.name)
     keys = ((name, member, directory / f"host_{name}.pub") for name, member in known.nodes.items())
     lines = [f"{m.address},{name} {' '.join(key.read_text().split()[:2])}" for name, m, key in keys if key.is_file()]
     _replace_if_changed(directory / "known_hosts", "".join(f"{line}\n" for line in lines))
 
 
-def _write_files(known: State, spec: Spec) -> None:
+def write_files(known: State, spec: Spec) -> None:
     addresses = {name: member.address for name, member in known.nodes.items()}
     contents = depot.contents() if known.depot else depot.Contents()
     text = inventory.render(known.name, spec, addresses, paths.lab_dir(known.name), known.depot, contents)
@@ -229,7 +233,7 @@ def down(name: str) -> bool:
     _check_name(name)
     system.require_podman()
     directory = paths.labs() / name
-    with _held(name):
+    with held(name):
         containers, networks = podman.containers(name), podman.networks(name)
         volumes = podman.volumes(name)
         there = bool(containers or networks or volumes or (directory / "state.json").exists())
@@ -238,6 +242,7 @@ def down(name: str) -> bool:
             with progress.step(f"Removing the nodes of {name}") as step:
                 podman.run("rm", "--force", "--volumes", "--time=0", *containers, doing=f"removing the nodes of {name}")
                 step.note(", ".join(sorted(containers)))
+        disk.remove_all(name)
         if volumes:
             podman.run("volume", "rm", *podman.volumes(name), doing=f"removing the volumes of {name}")
         for net in networks:
@@ -267,7 +272,7 @@ def _check_name(name: str) -> None:
 
 
 @contextmanager
-def _held(name: str) -> Iterator[None]:
+def held(name: str) -> Iterator[None]:
     """Hold a lab's lock, so that only one command at a time changes it."""
     with cache.lock(f"lab-{name}"):
         yield

@@ -28,7 +28,7 @@ DEFAULT = Path(__file__).resolve().parent.parent / "specs" / "default.yml"
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HOSTNAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*")
-_NODE_KEYS = ("name", "os", "groups", "gpus", "extra_networks", "vars")
+_NODE_KEYS = ("name", "os", "groups", "gpus", "extra_networks", "power_cuts", "vars")
 _MOST_GPUS = 16
 _MOST_NODES = 200
 
@@ -92,12 +92,15 @@ class Node:
     extra_networks: int = 0
     vars: Mapping[str, Any] = field(default_factory=dict)
     untidy: Untidy = field(default_factory=Untidy)
+    # Its state is on a disk of its own, see lab.nodes.disk.
+    power_cuts: bool = False
 
     def hardware(self) -> dict[str, Any]:
         """Return the properties that can't be changed after the node was created, as stored in the state."""
         gpus = asdict(self.gpus) if self.gpus else None
         chosen = {key: list(v) if isinstance(v, tuple) else v for key, v in self.untidy.chosen().items()}
-        return {"os": self.os, "gpus": gpus, "extra_networks": self.extra_networks, **chosen}
+        disk = {"power_cuts": True} if self.power_cuts else {}
+        return {"os": self.os, "gpus": gpus, "extra_networks": self.extra_networks, **disk, **chosen}
 
     def hostname(self) -> str:
         """Return the machine's own host name."""
@@ -116,6 +119,8 @@ class Spec:
         nodes = [asdict(node) for node in self.nodes]
         for plain, node in zip(nodes, self.nodes, strict=True):
             del plain["untidy"]
+            if not node.power_cuts:
+                del plain["power_cuts"]
             plain |= node.untidy.chosen()
         return {"nodes": nodes, "vars": dict(self.vars)}
 
@@ -173,10 +178,14 @@ def _node(entry: object, where: str, problems: list[str]) -> Node:
     networks = entry.get("extra_networks", 0)
     if isinstance(networks, bool) or networks not in (0, 1):
         problems.append(f"{where}: extra_networks must be 0 or 1, not {networks!r}")
+    power_cuts = entry.get("power_cuts", False)
+    if not isinstance(power_cuts, bool):
+        problems.append(f"{where}: power_cuts must be true or false, not {power_cuts!r}")
     gpus = _gpus(entry.get("gpus"), where, problems)
     variables = _variables(entry.get("vars"), f"{where}: vars", problems)
     untidy = _untidy(entry, where, problems)
-    return Node(str(name or ""), str(system), tuple(groups), gpus, int(networks == 1), variables, untidy)
+    extra = int(networks == 1)
+    return Node(str(name or ""), str(system), tuple(groups), gpus, extra, variables, untidy, power_cuts is True)
 
 
 def _untidy(entry: Mapping[str, Any], where: str, problems: list[str]) -> Untidy:

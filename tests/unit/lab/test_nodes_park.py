@@ -3,119 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer.main
+from fake_podman import SPEC, Podman
 
 from lab import cli
-from lab.depot import serve
 from lab.depot.cache import DepotError
-from lab.nodes import image, machine, mirror, network, park, state, system
-from lab.nodes import podman as podman_module
+from lab.nodes import machine, network, park, state, system
 from lab.nodes.errors import LabError
-
-SPEC = """
-nodes:
-  - {name: cp1, os: debian12, groups: [control_plane]}
-  - {name: w1, os: debian13, groups: [workers], gpus: {model: t4, count: 1}, extra_networks: 1}
-"""
-
-
-class Podman:
-    """Replaces lab.nodes.podman.run and remembers what was created."""
-
-    def __init__(self) -> None:
-        self.calls: list[list[str]] = []
-        self.fail = ""
-        self.made: dict[str, dict[str, dict[str, Any]]] = {"network": {}, "volume": {}, "container": {}}
-
-    def run(self, *arguments: object, doing: str, stdin: bytes | None = None) -> str:
-        argv = [str(argument) for argument in arguments]
-        self.calls.append(argv)
-        if self.fail and " ".join(argv).startswith(self.fail):
-            raise DepotError(f"Error while {doing}: told to fail")
-        options = dict(a.split("=", 1) for a in argv if a.startswith("--") and "=" in a)
-        label = options.get("--label", "").partition("=")[2]
-        wanted = options.get("--filter", "").removeprefix("label=gpulab.lab=")
-        if argv[0] in ("network", "volume"):
-            return self._thing(argv, label, wanted, options.get("--subnet", ""))
-        containers = self.made["container"]
-        if argv[0] == "ps":
-            mine = {name: about for name, about in containers.items() if about["lab"] == wanted}
-            return json.dumps([self._listed(name, about) for name, about in mine.items()])
-        if argv[0] == "create":
-            assert options["--name"] not in containers
-            containers[options["--name"]] = {"lab": label, "state": "created", "argv": argv}
-        elif argv[0] == "start":
-            containers[argv[1]]["state"] = "running"
-        elif argv[0] == "rm":
-            for name in [a for a in argv[1:] if not a.startswith("-")]:
-                del containers[name]
-        else:
-            assert (argv[0], stdin is not None) == ("cp", True), argv
-        return ""
-
-    @staticmethod
-    def _listed(name: str, about: dict[str, Any]) -> dict[str, Any]:
-        # The process of a container with this ID is this test's process.
-        identity = "not in its control group" if about.get("killed") else "/"
-        return {"Names": [name], "State": about["state"], "Id": identity, "Pid": os.getpid()}
-
-    def _thing(self, argv: list[str], label: str, wanted: str, subnet: str) -> str:
-        things = self.made[argv[0]]
-        mine = {name: about for name, about in things.items() if wanted in ("", about["lab"])}
-        if argv[1] == "create":
-            assert argv[-1] not in things
-            things[argv[-1]] = {"lab": label, "subnet": subnet}
-        elif argv[1] == "rm":
-            for name in argv[2:]:
-                del things[name]
-        elif argv[0] == "network":
-            return json.dumps([{"name": name, "subnets": [{"subnet": a["subnet"]}]} for name, a in mine.items()])
-        return "" if argv[0] == "network" else "\n".join(mine)
-
-    @property
-    def containers(self) -> dict[str, dict[str, Any]]:
-        return self.made["container"]
-
-    def changes(self) -> list[list[str]]:
-        return [argv for argv in self.calls if argv[0] != "ps" and argv[1:2] != ["ls"]]
-
-
-@pytest.fixture
-def podman(tmp_path: Path, lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Podman:
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, text in {"ssh": "exit 0", "ip": "echo '[]'"}.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-        (programs / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    fake = Podman()
-    monkeypatch.setattr(podman_module, "run", fake.run)
-    monkeypatch.setattr(podman_module, "answers", lambda *_: (0, "running"))
-    # Functions that need root or the network are tested on a real lab.
-    monkeypatch.setattr(system, "require", lambda: None)
-    monkeypatch.setattr(system, "require_podman", lambda: None)
-    monkeypatch.setattr(serve, "detach", lambda _network: None)
-    monkeypatch.setattr(image, "ensure", lambda name, _mirror: f"localhost/image:{name}")
-    monkeypatch.setattr(park, "find", lambda _mirror: mirror.Mirror("http://mirror"))
-    monkeypatch.setattr(park, "_AT_ONCE", 1)
-    return fake
-
-
-@pytest.fixture
-def up(podman: Podman, tmp_path: Path) -> Callable[..., state.State]:
-    def bring(name: str = "t", spec: str | None = SPEC) -> state.State:
-        file = tmp_path / "spec.yml"
-        if spec:
-            file.write_text(spec)
-        return park.up(name, file if spec else None, tmp_path / f"{name}.ini", "", with_depot=False)
-
-    return bring
 
 
 def test_up_creates_labelled_nodes_and_an_inventory_that_only_its_owner_can_read(

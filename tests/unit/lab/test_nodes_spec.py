@@ -83,6 +83,14 @@ def test_true_is_not_accepted_as_a_number_of_gpus_or_networks() -> None:
     assert problems == ["node a: extra_networks must be 0 or 1, not True"]
 
 
+def test_power_cuts_are_stored_and_cannot_change_on_a_running_lab() -> None:
+    node = {"name": "a", "os": "debian12", "groups": ["workers"]}
+    spec, problems = read({"nodes": [{**node, "power_cuts": True}]})
+    assert problems == [] and spec.nodes[0].hardware()["power_cuts"] is True
+    assert read(json.loads(json.dumps(spec.as_dict()))) == (spec, [])
+    assert read({"nodes": [{**node, "power_cuts": 1}]})[1] == ["node a: power_cuts must be true or false, not 1"]
+
+
 def untidy(**keys: object) -> tuple[Untidy, list[str]]:
     spec, problems = read({"nodes": [{"name": "a", "os": "debian12", "groups": ["workers"], **keys}]})
     return spec.nodes[0].untidy, problems

@@ -1,0 +1,106 @@
+"""The disk of a node whose power can be cut: an ext4 file system in a file, which this machine mounts for the node.
+
+It has what a node must find again after a power failure. The rest of the node, for example its packages, is in the
+container's layer, which a power cut does not change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from lab import paths
+from lab.depot import tools
+from lab.nodes.errors import LabError
+
+# Directory on the disk -> where the node has it.
+PLACES = {
+    "etc": "/etc",
+    "containerd": "/var/lib/containerd",
+    "etcd": "/var/lib/etcd",
+    "gpulab": "/var/lib/gpulab",
+    "kubelet": "/var/lib/kubelet",
+}
+_GIB = 12
+# _IOR('X', 125, __u32): what was not written to the disk by now is lost, including the file system's log.
+_SHUTDOWN, _WITHOUT_LOG = 0x8004587D, 2
+
+
+def mount_point(lab: str, node: str) -> Path:
+    """Return the directory at which this machine mounts a node's disk."""
+    return paths.lab_dir(lab) / "disks" / node
+
+
+def make(lab: str, node: str) -> None:
+    """Make a node's disk and mount it; a former one is removed. Raises LabError or DepotError."""
+    remove(lab, node)
+    file, place = _file(lab, node), mount_point(lab, node)
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    with file.open("wb") as disk:
+        disk.truncate(_GIB << 30)
+    argv = ["mke2fs", "-q", "-F", "-t", "ext4", "-m", "0", "-E", "lazy_itable_init=1,lazy_journal_init=1", file]
+    tools.run(argv, doing=f"making the disk of {node}", log="disk")
+    mount(lab, node)
+    for name in PLACES:
+        (place / name).mkdir(mode=0o755)
+
+
+def mount(lab: str, node: str) -> None:
+    """Mount the disk of a node that is stopped, again if it is mounted.
+
+    That repairs it after a power cut, and otherwise writes everything to it, so that a power cut can't take it. Raises
+    LabError if the disk is still in use.
+    """
+    unmount(lab, node)
+    file, place = _file(lab, node), mount_point(lab, node)
+    place.mkdir(mode=0o700, exist_ok=True)
+    used = tools.run(["losetup", "--noheadings", "--output=NAME", f"--associated={file}"], doing="listing loop devices")
+    if used.strip():
+        raise LabError(
+            f"Error while mounting the disk of {node}: {used.strip()} still uses {file}. A process keeps it mounted in "
+            "its own mount namespace; end it and run the same command again."
+        )
+    # The file is empty where mke2fs has written nothing, so the kernel need not initialize it.
+    tools.run(
+        ["mount", "-t", "ext4", "-o", "loop,noinit_itable", file, place],
+        doing=f"mounting the disk of {node}",
+        log="disk",
+    )
+
+
+def unmount(lab: str, node: str) -> None:
+    """Unmount a node's disk, if it is mounted. Raises DepotError."""
+    place = mount_point(lab, node)
+    if place.is_mount():
+        tools.run(["umount", place], doing=f"unmounting the disk of {node}", log="disk")
+
+
+def remove(lab: str, node: str) -> None:
+    """Remove a node's disk, if it has one."""
+    unmount(lab, node)
+    _file(lab, node).unlink(missing_ok=True)
+    if mount_point(lab, node).is_dir():
+        mount_point(lab, node).rmdir()
+
+
+def remove_all(lab: str) -> None:
+    """Remove all disks of a lab."""
+    for file in (paths.labs() / lab / "disks").glob("*.ext4"):
+        remove(lab, file.stem)
+
+
+def cut(lab: str, node: str) -> None:
+    """Shut the file system down as a power failure does. Raises LabError if the disk is not mounted."""
+    place = mount_point(lab, node)
+    if not place.is_mount():
+        raise LabError(f"Error while cutting the power of {node}: its disk is not mounted; bring the lab up first.")
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(descriptor, _SHUTDOWN, _WITHOUT_LOG.to_bytes(4, "little"))
+    finally:
+        os.close(descriptor)
+
+
+def _file(lab: str, node: str) -> Path:
+    return paths.lab_dir(lab) / "disks" / f"{node}.ext4"

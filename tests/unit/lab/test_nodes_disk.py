@@ -1,0 +1,71 @@
+"""The power cut of a disk, with a real file system."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab.depot.cache import DepotError
+from lab.nodes import disk
+from lab.nodes.errors import LabError
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts file systems")
+
+
+@pytest.fixture
+def place(lab_cache: Path) -> Iterator[Path]:
+    """Return the directory of the disk of cp1."""
+    try:
+        disk.make("t", "cp1")
+    except DepotError as error:
+        pytest.skip(f"no loop devices here: {error}")
+    yield disk.mount_point("t", "cp1")
+    disk.remove_all("t")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file as careful programs do."""
+    with path.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def test_a_power_cut_takes_what_was_not_synced_and_leaves_new_files_empty(place: Path) -> None:
+    (place / "etc" / "new").write_text("not synced")
+    write(place / "etcd" / "synced", "synced")
+    (place / "kubelet" / "late").write_text("not even in the log")
+    disk.cut("t", "cp1")
+    with pytest.raises(OSError, match="Input/output error"):
+        (place / "etc" / "more").write_text("the power is off")
+    disk.mount("t", "cp1")
+    assert {path.name: path.read_text() for path in place.rglob("*") if path.is_file()} == {
+        "new": "",
+        "synced": "synced",
+    }
+    assert set(disk.PLACES) <= {path.name for path in place.iterdir()}
+
+
+def test_a_node_that_starts_has_everything_on_its_disk(place: Path) -> None:
+    (place / "etc" / "new").write_text("not synced")
+    disk.mount("t", "cp1")
+    disk.cut("t", "cp1")
+    disk.mount("t", "cp1")
+    assert (place / "etc" / "new").read_text() == "not synced"
+
+
+def test_a_disk_that_something_keeps_mounted_is_not_mounted_twice(place: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    subprocess.run(["mount", "--bind", place, other], check=True)
+    try:
+        with pytest.raises(LabError, match=r"/dev/loop\d+ still uses .*cp1\.ext4"):
+            disk.mount("t", "cp1")
+        with pytest.raises(LabError, match="its disk is not mounted"):
+            disk.cut("t", "cp1")
+    finally:
+        subprocess.run(["umount", other], check=True)

@@ -1,0 +1,183 @@
+"""Copies of a lab and power cuts, with a fake podman whose layers and volumes are directories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from fake_podman import SPEC, Podman
+
+from lab.depot.cache import DepotError
+from lab.nodes import disk, saved, state, trees
+from lab.nodes.errors import LabError
+
+LAYER, ETCD = "gpulab-t-cp1-layer", "gpulab-t-cp1-etcd"
+
+
+@pytest.fixture
+def lab(up: Callable[..., state.State], podman: Podman) -> Callable[..., state.State]:
+    """Return a function that brings up the lab t, with files on cp1 of the state that is saved."""
+    up()
+    write(podman, "saved")
+    return up
+
+
+def write(podman: Podman, text: str) -> None:
+    for name in (LAYER, ETCD):
+        (podman.place(name) / "file").write_text(text)
+
+
+def read(podman: Podman) -> set[str]:
+    return {(podman.place(name) / "file").read_text() for name in (LAYER, ETCD)}
+
+
+def test_a_restored_lab_has_the_files_and_the_addresses_of_the_copy(
+    lab: Callable[..., state.State], podman: Podman
+) -> None:
+    before = state.load("t")
+    saved.save("t", "built")
+    assert {entry["state"] for entry in podman.containers.values()} == {"running"}
+    write(podman, "later on")
+    (podman.place(LAYER) / "new").mkdir()
+    podman.calls.clear()
+    saved.restore("t", "built")
+    assert read(podman) == {"saved"} and not (podman.place(LAYER) / "new").exists()
+    assert state.load("t") == before
+    assert {entry["state"] for entry in podman.containers.values()} == {"running"}
+    assert [argv for argv in podman.calls if argv[0] in ("stop", "create", "rm", "start")] == [
+        ["stop", "--time=0", "gpulab-t-cp1", "gpulab-t-w1"],
+        ["start", "gpulab-t-cp1"],
+        ["start", "gpulab-t-w1"],
+    ]
+
+
+def test_a_node_is_shut_down_before_it_is_copied(lab: Callable[..., state.State], podman: Podman) -> None:
+    podman.calls.clear()
+    saved.save("t", "built")
+    (stop,) = [argv for argv in podman.calls if argv[0] == "stop"]
+    assert stop == ["stop", "--time=20", "gpulab-t-cp1", "gpulab-t-w1"]
+    assert podman.calls.index(stop) < min(n for n, argv in enumerate(podman.calls) if argv[0] == "inspect")
+
+
+def test_a_copy_that_is_not_complete_is_never_restored(
+    lab: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved.save("t", "built")
+    write(podman, "later on")
+    with monkeypatch.context() as broken:
+        broken.setattr(trees, "copy", lambda *_: (_ for _ in ()).throw(OSError("No space left on device")))
+        for name in ("built", "other"):
+            with pytest.raises(OSError, match="No space left"):
+                saved.save("t", name)
+    assert saved.names("t") == ["built"]
+    assert {entry["state"] for entry in podman.containers.values()} == {"running"}
+    with pytest.raises(LabError, match=r"no such copy \(there are: built\)"):
+        saved.restore("t", "other")
+    saved.restore("t", "built")
+    assert read(podman) == {"saved"}
+
+
+def test_an_interrupted_restore_is_repeated_before_anything_starts(
+    lab: Callable[..., state.State], podman: Podman
+) -> None:
+    saved.save("t", "built")
+    write(podman, "later on")
+    podman.fail = "start gpulab-t-w1"
+    with pytest.raises(DepotError, match="told to fail"):
+        saved.restore("t", "built")
+    podman.fail = ""
+    for step in (lab, lambda: saved.save("t", "built")):
+        with pytest.raises(LabError, match="the copy built is restored only in part"):
+            step()
+    saved.restore("t", "built")
+    assert read(podman) == {"saved"}
+    lab()
+
+
+def test_nodes_that_came_are_removed_and_nodes_that_went_are_created_from_the_same_image(
+    lab: Callable[..., state.State], podman: Podman
+) -> None:
+    saved.save("t", "built")
+    image = podman.containers["gpulab-t-cp1"]["argv"][-1]
+    lab(spec=SPEC + "  - {name: w2, os: debian13, groups: [workers]}\n")
+    podman.run("rm", "gpulab-t-cp1", doing="losing a node")
+    (podman.place(LAYER) / "file").unlink()
+    saved.restore("t", "built")
+    assert set(podman.containers) == {"gpulab-t-cp1", "gpulab-t-w1"}
+    assert podman.containers["gpulab-t-cp1"]["argv"][-1] == image
+    assert {entry["state"] for entry in podman.containers.values()} == {"running"}
+    assert read(podman) == {"saved"}
+    assert set(known().nodes) == {"cp1", "w1"}
+
+
+def known() -> state.State:
+    found = state.load("t")
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", ["", "Upper", ".hidden", "a/b", "x" * 40])
+def test_invalid_names_of_copies_are_refused(lab: Callable[..., state.State], name: str) -> None:
+    with pytest.raises(LabError, match="name of the copy"):
+        saved.save("t", name)
+
+
+def test_a_lab_of_which_a_node_is_down_is_not_saved(lab: Callable[..., state.State], podman: Podman) -> None:
+    podman.containers["gpulab-t-w1"]["state"] = "exited"
+    podman.calls.clear()
+    with pytest.raises(LabError, match="saving the lab t: w1 must run"):
+        saved.save("t", "built")
+    assert podman.changes() == []
+
+
+def test_only_a_node_with_a_disk_of_its_own_can_lose_power(lab: Callable[..., state.State], podman: Podman) -> None:
+    podman.calls.clear()
+    with pytest.raises(LabError, match="`power_cuts: true`"):
+        saved.power_cut("t", "w1", off=False)
+    assert podman.changes() == []
+
+
+class Disk:
+    """Replaces lab.nodes.disk, which needs root and loop devices."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, podman: Podman) -> None:
+        self.podman = podman
+        for name in ("make", "mount", "remove", "cut"):
+            monkeypatch.setattr(disk, name, lambda _lab, node, name=name: podman.calls.append([f"disk {name}", node]))
+        monkeypatch.setattr(disk, "mount_point", lambda _lab, node: podman.place(f"disk-{node}"))
+
+    def calls(self) -> list[list[str]]:
+        wanted = ("create", "cp", "mount", "umount", "stop", "start")
+        return [argv[:2] for argv in self.podman.calls if argv[0] in wanted or argv[0].startswith("disk")]
+
+
+def test_the_disk_is_shut_down_before_the_node_is_killed_and_mounted_again_before_it_starts(
+    up: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Disk(monkeypatch, podman)
+    etc = podman.place("gpulab-t-cp1-root") / "etc"
+    etc.mkdir()
+    (etc / "machine-id").write_text("1")
+    up(spec="nodes: [{name: cp1, os: debian12, groups: [control_plane], power_cuts: true}]")
+    assert (podman.place("disk-cp1") / "etc" / "machine-id").read_text() == "1"
+    assert list(podman.made["volume"]) == ["gpulab-t-cp1-docker"]
+    mounted = [argv.split(":")[1] for argv in podman.containers["gpulab-t-cp1"]["argv"] if "/disk-cp1/" in argv]
+    assert mounted == ["/etc", "/var/lib/containerd", "/var/lib/etcd", "/var/lib/gpulab", "/var/lib/kubelet"]
+    podman.calls.clear()
+    saved.power_cut("t", "cp1", off=False)
+    assert there.calls() == [
+        ["disk cut", "cp1"],
+        ["stop", "--time=0"],
+        ["disk mount", "cp1"],
+        ["start", "gpulab-t-cp1"],
+    ]
+    saved.power_cut("t", "cp1", off=True)
+    assert podman.containers["gpulab-t-cp1"]["state"] == "exited"
+    with pytest.raises(LabError, match="cp1: it does not run"):
+        saved.power_cut("t", "cp1", off=True)
+
+
+@pytest.mark.parametrize("path", ["/etc/hosts", "/etcd/member/snap/db", "/containerd/io.containerd.metadata/meta.db"])
+def test_files_whose_times_may_lie_after_a_power_cut_are_copied_again(path: str) -> None:
+    assert saved.doubted(path)
+    assert not saved.doubted("/containerd/io.containerd.content.v1.content/blobs/sha256/abc")
