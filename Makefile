@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit under-fire scenarios older vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -60,11 +60,12 @@ tests_dkms := test_dkms.py
 tests_patience := test_patience.py
 tests_hostile := test_hostile.py
 tests_kit := test_gpu_check.py
+tests_under-fire := test_fire.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets fire-site
 
-.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench release docs site docs-tools docs-lint clean $(GROUPS)
+.PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz fire lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench release docs site docs-tools docs-lint clean $(GROUPS)
 
 help: ## list the targets
 	@grep -hE '^[a-z][a-z-]*:.*## ' $(firstword $(MAKEFILE_LIST)) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -211,6 +212,12 @@ N ?= 300
 fuzz: venv ## damaged and hostile input for every reader: N=300 examples each, SEED=1 to repeat a run
 	@echo "fuzz: $(N) examples for each reader$(if $(SEED),, seed $(SEED))"
 	GPULAB_FUZZ_EXAMPLES=$(N) $(PYTEST) --numprocesses=4 --dist=worksteal $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/test_fuzz.py
+
+fire: N := 20
+fire: PLAY ?= site.yml
+fire: MINUTES ?= 1000
+fire: venv ## interrupt PLAY=site.yml at N=20 points by kills and power cuts, and run it again (5 minutes a point)
+	@PYTHONPATH=.:tests python -m fire $(PLAY) --points $(N) --minutes $(MINUTES) --steps '$(STEPS)' $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 report-test: venv $(AXE) ## the report's page in Chromium, which is installed if it's missing, with axe (1 minute)
 	@echo "report-test: looks, accessibility and escaping of the page"

@@ -7,13 +7,8 @@ proxy, which does not exist, because everything that the nodes reach is exempt.
 from __future__ import annotations
 
 import base64
-import contextlib
 import gzip
-import io
 import json
-import os
-import stat
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
@@ -27,6 +22,7 @@ from support.cluster import Cluster
 from support.hosts import ROOT, Host
 from support.lab import Lab, running
 from support.play import Run, play
+from support.secret_scan import files, recent, tokens
 
 SPEC = ROOT / "tests" / "integration" / "specs" / "one-worker.yml"
 PASSWORDS = [f"S3CRET-{name}-7c41e0" for name in ("proxy", "apt", "registry")]
@@ -34,8 +30,6 @@ UNITS = ("containerd", "kubelet")
 PROXIES = {f"etc/systemd/system/{unit}.service.d/50-gpulab-proxy.env" for unit in UNITS}
 APT = "etc/apt/auth.conf.d/90gpulab.conf"
 CERTS = "etc/containerd/certs.d/"
-# A run writes no larger files.
-LARGEST = 4 * 1024 * 1024
 
 
 def settings(lab: Lab) -> dict[str, Any]:
@@ -77,20 +71,6 @@ class Secured:
         return {name: mode for name, (mode, data) in files(host).items() if self.found(data)}
 
 
-def files(host: Host) -> dict[str, tuple[int, bytes]]:
-    find = f"find /etc /tmp /var/tmp /run /root /home -xdev -type f -size -{LARGEST}c -print0"
-    packed = host.run(f"{find} | tar -C / --null -T - -czf - 2>/dev/null | base64 -w0")
-    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(packed)), mode="r:gz") as archive:
-        taken = [(member, archive.extractfile(member)) for member in archive.getmembers()]
-        return {member.name: (member.mode & 0o777, file.read()) for member, file in taken if file}
-
-
-def tokens(cluster: Cluster) -> list[bytes]:
-    """Return the secret halves of all bootstrap tokens."""
-    secrets = cluster.get("secrets", "--namespace=kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
-    return [base64.b64decode(item["data"]["token-secret"]) for item in secrets["items"]]
-
-
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Secured]:
     with running("secrets", SPEC) as lab:
@@ -117,17 +97,6 @@ def test_files_of_the_run_on_the_controller_hold_no_secret(secured: Secured) -> 
     places = [secured.lab.directory, Path(tempfile.gettempdir()), Path("~/.ansible").expanduser()]
     left = [found for place in places for found in recent(place, secured.begun)]
     assert [str(path) for path, data in left if secured.found(data)] == []
-
-
-def recent(place: Path, begun: float) -> Iterator[tuple[Path, bytes]]:
-    for folder, folders, names in os.walk(place):
-        folders[:] = [name for name in folders if not Path(folder, name).is_mount()]
-        for path in (Path(folder, name) for name in names):
-            # Files of other programs may have been deleted meanwhile.
-            with contextlib.suppress(OSError):
-                state = path.lstat()
-                if stat.S_ISREG(state.st_mode) and state.st_mtime >= begun and state.st_size < LARGEST:
-                    yield path, path.read_bytes()
 
 
 def test_secrets_on_nodes_are_only_in_private_files(secured: Secured) -> None:

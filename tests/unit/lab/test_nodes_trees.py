@@ -89,6 +89,19 @@ def test_content_that_changed_without_a_new_time_is_only_found_by_reading(source
     assert listing(target) == listing(source)
 
 
+def test_files_that_became_one_are_two_again(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    for name in ("a", "b"):
+        (source / name).write_text("same")
+        os.utime(source / name, ns=(1, 1))
+    trees.copy(source, target)
+    (target / "b").unlink()
+    (target / "b").hardlink_to(target / "a")
+    trees.copy(source, target)
+    assert listing(target) == listing(source)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has devices and attributes of overlays")
 def test_what_hides_deleted_files_in_a_layer_is_kept(tmp_path: Path) -> None:
     layer = tmp_path / "layer"

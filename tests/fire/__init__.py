@@ -1,0 +1,1 @@
+"""`make fire`: interrupt a playbook again and again, and check that the next run repairs everything."""

@@ -1,0 +1,234 @@
+"""A lab that every point starts from in the same state, and a controller with files of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.api_prober import NAMESPACE, ApiProber, admin_access
+from support.cluster import Cluster
+from support.hosts import ROOT, Inventory
+from support.lab import PREFIX, lab_command
+from support.play import Run, environment, execute
+from support.secret_scan import files, recent, tokens
+
+from fire import faults
+from fire.points import CONTROLLER, POWER, RUN, Point, Step, steps
+from lab.nodes import spec
+
+COPY = "fire"
+_SETTLE_SECONDS = 180
+# What no temporary file may contain after a run.
+_PRIVATE = (b"PRIVATE KEY-----", b"client-key-data")
+_TEMPORARY = "/tmp /var/tmp /root/.ansible /home"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a play needs: the plays before it, its arguments, and a spec if that of `fire` doesn't do."""
+
+    before: tuple[str, ...] = ("site.yml",)
+    arguments: tuple[str, ...] = ()
+    spec: Path = ROOT / "tests" / "integration" / "specs" / "fire.yml"
+
+
+# Plays that need something else than a cluster that site.yml has made.
+SETUPS: Mapping[str, Setup] = {"site.yml": Setup(before=())}
+
+
+class Arena:
+    """The lab of a play. Its inventory is in `controller`, of which `kept` is the copy that belongs to the lab's.
+
+    `place` is the name of the lab and a directory, by default one for each play, which stays for later calls.
+    """
+
+    def __init__(self, play: str, arguments: Sequence[str] = (), place: tuple[str, Path] | None = None) -> None:
+        self.play, self.setup = play, SETUPS.get(play, Setup())
+        self.arguments = [*self.setup.arguments, *arguments]
+        slug = Path(play).stem.replace("_", "-")
+        self.lab, self.directory = place or (f"{PREFIX}-fire-{slug}", ROOT / ".cache" / "fire" / slug)
+        self.controller, self.kept = self.directory / "controller", self.directory / "kept"
+
+    @property
+    def title(self) -> str:
+        return shlex.join([self.play, *self.arguments])
+
+    @property
+    def inventory(self) -> Path:
+        return self.controller / "lab.ini"
+
+    def prepare(self) -> None:
+        """Make the lab and save it, unless an earlier call has done so."""
+        if self._prepared():
+            return
+        shutil.rmtree(self.directory / "kept", ignore_errors=True)
+        self.controller.mkdir(parents=True, exist_ok=True)
+        arguments = ["--name", self.lab, "--spec", str(self.setup.spec), "--inventory", str(self.inventory)]
+        lab_command("up", *arguments)
+        with Machine(self) as machine:
+            for play in self.setup.before:
+                machine.run(play, "before").expect_success()
+        lab_command("save", COPY, "--name", self.lab)
+        work = self.directory / "kept.new"
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(self.controller, work)
+        work.rename(self.kept)
+
+    def _prepared(self) -> bool:
+        if not self.kept.is_dir():
+            return False
+        status = subprocess.run(["podman", "container", "exists", f"gpulab-{self.lab}-cp1"], check=False).returncode
+        return status == 0
+
+    def restore(self) -> None:
+        lab_command("restore", COPY, "--name", self.lab)
+        shutil.rmtree(self.controller)
+        shutil.copytree(self.kept, self.controller)
+
+    def remove(self) -> None:
+        lab_command("down", "--name", self.lab)
+        shutil.rmtree(self.kept, ignore_errors=True)
+
+    def cuttable(self) -> list[str]:
+        """Return the nodes that can lose power."""
+        return sorted(node.name for node in spec.load(self.setup.spec).nodes if node.power_cuts)
+
+    def settle(self) -> None:
+        """Wait until a cluster that has just been started works as before; bare machines need not be waited for."""
+        hosts = Inventory.read(self.inventory)
+        if not _has_cluster(hosts):
+            return
+        end = time.monotonic() + _SETTLE_SECONDS
+        problems = ["the API does not answer"]
+        while problems:
+            assert time.monotonic() < end, f"the restored cluster does not work: {problems}"
+            time.sleep(1)
+            with suppress(AssertionError):
+                problems = _cluster_problems(hosts)
+
+    def record(self) -> tuple[list[Step], float]:
+        """Return the steps of an uninterrupted run, and its seconds. Raises AssertionError if it fails."""
+        self.settle()
+        with Machine(self) as machine:
+            began = time.monotonic()
+            run = machine.run(self.play, "recorded", *self.arguments).expect_success()
+            end = time.monotonic()
+        return steps(run.events, end), end - began
+
+    def attempt(self, point: Point, log: Path) -> tuple[str, str]:
+        """Interrupt a run at a point and run it again; return the outcome, and what was wrong."""
+        hosts = Inventory.read(self.inventory)
+        with Machine(self) as machine, ExitStack() as probing:
+            prober = ApiProber(admin_access(hosts.control_plane), log) if _has_cluster(hosts) else None
+            if prober:
+                probing.enter_context(prober)
+                prober.wait()
+            fired = machine.interrupted(self.play, point, *self.arguments)
+            if not fired:
+                return "missed", "the run ended before its moment came"
+            again = machine.run(self.play, "again", *self.arguments)
+            probing.close()
+            if again.status:
+                return "failed", f"the next run ended with {again.status}:\n{again.failures() or again.tail(20)}"
+            third = machine.run(self.play, "third", *self.arguments)
+            problems = [*_unfinished(third), *machine.left(hosts), *_cluster_problems(hosts)]
+            if prober:
+                problems += _lost(hosts, prober)
+        return ("failed", "\n".join(problems)) if problems else ("passed", "")
+
+
+class Machine:
+    """The controller of one point. Its temporary files and connections are apart from those of other processes."""
+
+    def __init__(self, arena: Arena) -> None:
+        self.arena, self.begun = arena, time.time()
+        self.scratch = Path(tempfile.mkdtemp(prefix="fire-"))
+        self.sockets = self.scratch / "cp"
+
+    def __enter__(self) -> Machine:
+        for name in ("tmp", "ansible", "events", "cp"):
+            (self.scratch / name).mkdir()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        faults.kill_controller(str(self.scratch), self.sockets)
+        shutil.rmtree(self.scratch)
+
+    def run(self, play: str, name: str, *arguments: str, timeout: float = 1500) -> Run:
+        events = self._events(name)
+        command = ["ansible-playbook", play, "-i", str(self.arena.inventory), *arguments]
+        own = {
+            "TMPDIR": str(self.scratch / "tmp"),
+            "ANSIBLE_HOME": str(self.scratch / "ansible"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(self.sockets),
+        }
+        self.sockets.mkdir(exist_ok=True)
+        return execute(command, ROOT, {**os.environ, **environment(events), **own}, events, timeout)
+
+    def interrupted(self, play: str, point: Point, *arguments: str) -> bool:
+        """Run a play with a fault, and return whether its moment came."""
+        events = self._events("interrupted")
+        lab = self.arena.lab
+        actions = {
+            RUN: lambda: faults.kill_run(str(events)),
+            CONTROLLER: lambda: faults.kill_controller(str(events), self.sockets),
+            POWER: lambda: lab_command("power-cut", point.node, "--name", lab),
+        }
+        trigger = faults.Trigger(events, point, actions[point.kind])
+        trigger.start()
+        try:
+            self.run(play, "interrupted", *arguments)
+        finally:
+            trigger.stop()
+        return trigger.fired
+
+    def _events(self, name: str) -> Path:
+        return self.scratch / "events" / f"{name}.jsonl"
+
+    def left(self, hosts: Inventory) -> list[str]:
+        """Return the files that contain a secret which a run should have removed, on this machine and on the hosts."""
+        known = tokens(Cluster.of(hosts))
+        own = [self.scratch / "tmp", self.scratch / "ansible"]
+        found = [str(path) for place in own for path, data in recent(place, self.begun) if _any(data, known, _PRIVATE)]
+        found += [str(path) for path, data in recent(self.arena.controller, self.begun) if _any(data, known)]
+        for host in hosts.hosts.values():
+            temporary = files(host, _TEMPORARY)
+            found += [f"{host.name}:/{path}" for path, (_, data) in temporary.items() if _any(data, known, _PRIVATE)]
+        return [f"a secret is left in {path}" for path in found]
+
+
+def _has_cluster(hosts: Inventory) -> bool:
+    return hosts.control_plane.attempt("test -s /etc/kubernetes/admin.conf").returncode == 0
+
+
+def _any(data: bytes, *secrets: Sequence[bytes]) -> bool:
+    return any(secret in data for group in secrets for secret in group)
+
+
+def _unfinished(third: Run) -> list[str]:
+    if third.status:
+        return [f"the run after that ended with {third.status}:\n{third.failures()}"]
+    return [f"the run after that changed {host}: {task}" for host, task in sorted(third.changed())]
+
+
+def _cluster_problems(hosts: Inventory) -> list[str]:
+    cluster = Cluster.of(hosts)
+    ready, gpus = cluster.ready_nodes(), cluster.allocatable_gpus()
+    problems = [f"node {name} is not ready" for name in sorted(hosts.hosts.keys() - ready)]
+    if gpus != hosts.expected_gpus():
+        problems.append(f"the nodes offer the GPUs {gpus}, expected are {hosts.expected_gpus()}")
+    return problems
+
+
+def _lost(hosts: Inventory, prober: ApiProber) -> list[str]:
+    there = {item["metadata"]["name"] for item in Cluster.of(hosts).get("configmaps", "-n", NAMESPACE)["items"]}
+    lost = sorted(prober.acknowledged() - there)
+    return [f"{len(lost)} acknowledged objects are lost, the first is {lost[0]}"] if lost else []

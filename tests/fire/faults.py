@@ -1,0 +1,112 @@
+"""Faults during a run, and the thread that waits for their moment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from fire.points import Point
+
+_MOST_ROUNDS = 100
+
+
+def processes(marker: str) -> list[int]:
+    """Return the processes whose environment contains a text, also those that left the session of the run."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        # Processes end meanwhile; those that ended but have not been waited for have no environment.
+        with contextlib.suppress(OSError):
+            if marker.encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def kill_run(marker: str) -> None:
+    """Kill ansible-playbook and its descendants; what has detached itself goes on, for example SSH connections.
+
+    Descendants, because workers are not in the session of ansible-playbook.
+    """
+    children: dict[int, list[int]] = {}
+    for pid in processes(marker):
+        with contextlib.suppress(OSError):
+            parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(pid)
+    waiting = children.get(os.getpid(), [])
+    while waiting:
+        pid = waiting.pop()
+        _kill(pid)
+        waiting += children.get(pid, [])
+
+
+def kill_controller(marker: str, sockets: Path) -> None:
+    """Kill everything that a run has started on this machine, with its SSH connections; its files stay.
+
+    Hosts see closed connections, and not the silence of a machine without power.
+    """
+    for _round in range(_MOST_ROUNDS):
+        found = processes(marker)
+        if not found:
+            break
+        for pid in found:
+            _kill(pid)
+        time.sleep(0.01)
+    else:
+        raise RuntimeError(f"processes of the run are still there: {processes(marker)}")
+    shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class Trigger(threading.Thread):
+    """Calls a function once, so many seconds after a run has started a task; `ended` is set when the run ends."""
+
+    def __init__(self, events: Path, point: Point, fault: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self.events, self.point, self.fault = events, point, fault
+        self.ended = threading.Event()
+        self.fired = False
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        if self._wait_for_task() and not self.ended.wait(self.point.delay):
+            self.fired = True
+            try:
+                self.fault()
+            except Exception as error:
+                self.error = error
+
+    def _wait_for_task(self) -> bool:
+        """Return whether the task has started before the run ended."""
+        seen = position = 0
+        while not self.ended.wait(0.02):
+            if not self.events.is_file():
+                continue
+            with self.events.open("rb") as file:
+                file.seek(position)
+                text = file.read()
+            complete = text[: text.rfind(b"\n") + 1]
+            position += len(complete)
+            for line in complete.splitlines():
+                event = json.loads(line)
+                if event["event"] == "task" and event["task"] == self.point.task:
+                    seen += 1
+                    if seen > self.point.before:
+                        return True
+        return False
+
+    def stop(self) -> None:
+        """Wait for the fault, if it has begun; a failure of the fault itself is raised."""
+        self.ended.set()
+        self.join()
+        if self.error:
+            raise self.error

@@ -1,0 +1,159 @@
+"""What counts as a repaired interruption, without a lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fire import __main__ as program
+from fire import arena
+from fire.points import RUN, Point, Step
+from support.hosts import Inventory
+from support.play import Run
+
+POINT = Point(RUN, "host : Write", 0, 0.5)
+FAILED = {"event": "result", "host": "cp1", "task": "kubeadm : Join", "status": "failed", "message": "it is held"}
+CHANGED = {"event": "result", "host": "gpu1", "task": "host : Write", "status": "changed", "message": ""}
+SECRET = b"0123456789abcdef"
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
+    """Return what the simulated runs and the cluster do; a test changes it."""
+    found: dict[str, Any] = {"fired": True, "again": Run(0, ""), "third": Run(0, ""), "problems": [], "files": {}}
+    hosts = SimpleNamespace(hosts={"gpu1": SimpleNamespace(name="gpu1")}, control_plane=None)
+    monkeypatch.setattr(Inventory, "read", lambda _path: hosts)
+    monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: False)
+    monkeypatch.setattr(arena, "_cluster_problems", lambda _hosts: found["problems"])
+    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: None))
+    monkeypatch.setattr(arena, "tokens", lambda _cluster: [SECRET])
+    monkeypatch.setattr(arena, "files", lambda _host, _places: found["files"])
+    monkeypatch.setattr(arena.Machine, "interrupted", lambda *_: found["fired"])
+    monkeypatch.setattr(arena.Machine, "run", lambda self, play, name, *_: found[name])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "words"),
+    [
+        ({}, "passed", ""),
+        ({"fired": False}, "missed", "before its moment came"),
+        ({"again": Run(2, "", [FAILED])}, "failed", "the next run ended with 2:\ncp1: kubeadm : Join: it is held"),
+        ({"again": Run(1, "Traceback")}, "failed", "the next run ended with 1:\nTraceback"),
+        ({"third": Run(0, "", [CHANGED])}, "failed", "the run after that changed gpu1: host : Write"),
+        ({"third": Run(4, "", [FAILED])}, "failed", "the run after that ended with 4"),
+        ({"problems": ["node gpu1 is not ready"]}, "failed", "node gpu1 is not ready"),
+        ({"files": {"tmp/x": (0o600, b"t: " + SECRET)}}, "failed", "a secret is left in gpu1:/tmp/x"),
+        ({"files": {"tmp/x": (0o600, b"-----BEGIN EC PRIVATE KEY-----")}}, "failed", "a secret is left in gpu1:/tmp/x"),
+        ({"files": {"tmp/x": (0o600, b"text")}}, "passed", ""),
+    ],
+)
+def test_each_outcome_of_a_point(plan: dict[str, Any], change: dict[str, Any], outcome: str, words: str) -> None:
+    plan.update(change)
+    found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
+    assert found == outcome and words in why
+    assert bool(words) == bool(why)
+
+
+def test_a_temporary_file_of_the_controller_with_a_key_is_a_secret_that_is_left(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(self: arena.Machine, play: str, name: str, *_arguments: str) -> Run:
+        (self.scratch / "tmp" / "kubeconfig").write_text("client-key-data: x")
+        return Run(0, "")
+
+    monkeypatch.setattr(arena.Machine, "run", run)
+    outcome, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
+    assert outcome == "failed" and why.endswith("/tmp/kubeconfig")
+
+
+@pytest.mark.parametrize(("there", "outcome"), [(["probe-1", "probe-2"], "passed"), (["probe-2"], "failed")])
+def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, there: list[str], outcome: str
+) -> None:
+    class Prober:
+        probing = False
+
+        def __init__(self, *_given: object) -> None: ...
+
+        def __enter__(self) -> Prober:
+            Prober.probing = True
+            return self
+
+        def __exit__(self, *_error: object) -> None:
+            Prober.probing = False
+
+        def wait(self) -> None: ...
+
+        def acknowledged(self) -> set[str]:
+            return {"probe-1", "probe-2"}
+
+    def run(self: arena.Machine, play: str, name: str, *_arguments: str) -> Run:
+        # A third run that changes nothing is one without writes of others.
+        assert Prober.probing == (name == "again")
+        return Run(0, "")
+
+    items = {"items": [{"metadata": {"name": name}} for name in there]}
+    monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: True)
+    monkeypatch.setattr(arena, "admin_access", lambda _host: None)
+    monkeypatch.setattr(arena, "ApiProber", Prober)
+    monkeypatch.setattr(arena.Machine, "run", run)
+    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=lambda *_: items)))
+    found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
+    assert found == outcome and ("1 acknowledged objects are lost, the first is probe-1" in why) == (
+        outcome == "failed"
+    )
+
+
+@pytest.fixture
+def fake_arena(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Replace the arena by one whose points fail every second time; return what was called."""
+    called: list[str] = []
+
+    class Fake(arena.Arena):
+        def __init__(self, play: str, arguments: Any = (), place: Any = None) -> None:
+            super().__init__(play, arguments, ("t", tmp_path))
+
+        def prepare(self) -> None:
+            called.append("prepare")
+
+        def restore(self) -> None:
+            called.append("restore")
+
+        def settle(self) -> None:
+            called.append("settle")
+
+        def remove(self) -> None:
+            called.append("remove")
+
+        def record(self) -> tuple[list[Step], float]:
+            called.append("record")
+            return [Step(f"role : {number}", 0, number, 1.0, changes=True) for number in range(9)], 9.0
+
+        def attempt(self, point: Point, log: Path) -> tuple[str, str]:
+            called.append("attempt")
+            if called.count("attempt") % 2 == 0:
+                raise AssertionError("the node did not boot")
+            return "passed", ""
+
+    monkeypatch.setattr(program, "Arena", Fake)
+    monkeypatch.delenv("KEEP_LAB", raising=False)
+    return called
+
+
+def test_every_point_starts_from_the_saved_lab_and_a_failure_does_not_end_the_rest(fake_arena: list[str]) -> None:
+    progress = program.fire("site.yml", 3, 60, seed="a")
+    assert fake_arena == ["prepare", "record", *["restore", "settle", "attempt"] * 3, "remove"]
+    assert [result["outcome"] for result in progress.results] == ["passed", "failed", "passed"]
+    assert progress.results[1]["why"] == "the node did not boot"
+
+
+def test_at_least_one_point_is_run_and_the_next_call_goes_on(
+    fake_arena: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(program.fire("site.yml", 3, 0, seed="a").results) == 1
+    assert "1 passed, 0 failed, 0 missed; 2 of 3 left" in capsys.readouterr().out
+    assert len(program.fire("site.yml", 3, 60, seed="a").results) == 3
+    assert fake_arena.count("record") == 1
