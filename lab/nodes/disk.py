@@ -55,12 +55,7 @@ def mount(lab: str, node: str) -> None:
     unmount(lab, node)
     file, place = _file(lab, node), mount_point(lab, node)
     place.mkdir(mode=0o700, exist_ok=True)
-    used = tools.run(["losetup", "--noheadings", "--output=NAME", f"--associated={file}"], doing="listing loop devices")
-    if used.strip():
-        raise LabError(
-            f"Error while mounting the disk of {node}: {used.strip()} still uses {file}. A process keeps it mounted in "
-            "its own mount namespace; end it and run the same command again."
-        )
+    _require_unused(file, f"mounting the disk of {node}")
     # The file is empty where mke2fs has written nothing, so the kernel need not initialize it.
     tools.run(
         ["mount", "-t", "ext4", "-o", "loop,noinit_itable", file, place],
@@ -77,9 +72,11 @@ def unmount(lab: str, node: str) -> None:
 
 
 def remove(lab: str, node: str) -> None:
-    """Remove a node's disk, if it has one."""
+    """Remove a node's disk, if it has one. Raises LabError if something still uses it."""
     unmount(lab, node)
-    _file(lab, node).unlink(missing_ok=True)
+    if _file(lab, node).exists():
+        _require_unused(_file(lab, node), f"removing the disk of {node}")
+        _file(lab, node).unlink()
     if mount_point(lab, node).is_dir():
         mount_point(lab, node).rmdir()
 
@@ -91,12 +88,14 @@ def remove_all(lab: str) -> None:
 
 
 def cut(lab: str, node: str) -> None:
-    """Shut the file system down as a power failure does. Raises LabError if the disk is not mounted."""
-    place = mount_point(lab, node)
-    if not place.is_mount():
-        raise LabError(f"Error while cutting the power of {node}: its disk is not mounted; bring the lab up first.")
-    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+    """Shut the file system down as a power failure does. Raises LabError if the disk is not mounted.
+
+    No other file system may ever be shut down, so what was opened must be the disk, whatever the path was before.
+    """
+    descriptor = os.open(mount_point(lab, node), os.O_RDONLY | os.O_DIRECTORY)
     try:
+        if not _is_on(os.fstat(descriptor).st_dev, _file(lab, node)):
+            raise LabError(f"Error while cutting the power of {node}: its disk is not mounted; bring the lab up first.")
         fcntl.ioctl(descriptor, _SHUTDOWN, _WITHOUT_LOG.to_bytes(4, "little"))
     finally:
         os.close(descriptor)
@@ -104,3 +103,22 @@ def cut(lab: str, node: str) -> None:
 
 def _file(lab: str, node: str) -> Path:
     return paths.lab_dir(lab) / "disks" / f"{node}.ext4"
+
+
+def _is_on(device: int, file: Path) -> bool:
+    """Return whether a device is a loop device on a file."""
+    about = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/loop/backing_file")
+    try:
+        return Path(about.read_text().rstrip("\n")).samefile(file)
+    except OSError:
+        return False
+
+
+def _require_unused(file: Path, doing: str) -> None:
+    """Raise LabError if a loop device uses a file."""
+    used = tools.run(["losetup", "--noheadings", "--output=NAME", f"--associated={file}"], doing="listing loop devices")
+    if used.strip():
+        raise LabError(
+            f"Error while {doing}: {used.strip()} still uses {file}. A process keeps it mounted in its own mount "
+            "namespace; end it and run the same command again."
+        )
