@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -117,8 +118,11 @@ class Gap:
     errors: tuple[str, ...] = ()
 
 
-def longest_gap(answers: Iterable[Answer], kind: str) -> Gap:
-    """Return the longest gap of a kind, including one that had not ended yet. Raises ValueError without answers."""
+def longest_gap(answers: Iterable[Answer], kind: str, until: float = 0.0) -> Gap:
+    """Return the longest gap of a kind, including one that had not ended by `until`. Raises ValueError without answers.
+
+    A prober that stopped asking would otherwise have no gap.
+    """
     asked = sorted((answer for answer in answers if answer.kind == kind), key=lambda answer: answer.at)
     if not asked:
         raise ValueError(f"there are no answers of the kind {kind}")
@@ -130,6 +134,7 @@ def longest_gap(answers: Iterable[Answer], kind: str) -> Gap:
         gaps.append(Gap(answer.end - since, since, tuple(dict.fromkeys(errors))))
         if answer.ok:
             since, errors = answer.end, []
+    gaps.append(Gap(until - since, since, tuple(dict.fromkeys(errors))))
     return max(gaps, key=lambda gap: gap.seconds)
 
 
@@ -149,6 +154,7 @@ class ApiProber:
         own = {"namespace": NAMESPACE, "prefix": self.prefix, "interval": interval, "timeout": timeout}
         self.settings = {**asdict(access), **own}
         self.process: subprocess.Popen[str] | None = None
+        self.until: float | None = None
 
     def __enter__(self) -> ApiProber:
         with self.log.open("w") as out, self.log.with_suffix(".err").open("w") as errors:
@@ -165,20 +171,25 @@ class ApiProber:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         assert self.process and self.process.stdin
-        self.process.stdin.close()
+        asking, self.until = self.process.poll() is None, time.time()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(15)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+        # A failed test has its own error to show.
+        if error is None:
+            status = self.process.returncode
+            assert asking and status == 0, f"the prober ended with {status}\n{self._errors()}"
 
     def wait(self, seconds: float = 60) -> None:
         """Wait until a request of each kind was successful."""
         end = time.monotonic() + seconds
         while {answer.kind for answer in self.answers() if answer.ok} != set(KINDS):
-            said = self.log.with_suffix(".err").read_text()
-            assert self.process and self.process.poll() is None, f"the prober ended\n{said}"
-            assert time.monotonic() < end, f"the API did not answer within {seconds:.0f} s\n{said}"
+            assert self.process and self.process.poll() is None, f"the prober ended\n{self._errors()}"
+            assert time.monotonic() < end, f"the API did not answer within {seconds:.0f} s\n{self._errors()}"
             time.sleep(0.1)
 
     def answers(self) -> list[Answer]:
@@ -186,7 +197,11 @@ class ApiProber:
         return [Answer.read(line) for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
     def gap(self, kind: str) -> Gap:
-        return longest_gap(self.answers(), kind)
+        """Return the longest gap up to the end of the block, or up to now."""
+        return longest_gap(self.answers(), kind, time.time() if self.until is None else self.until)
+
+    def _errors(self) -> str:
+        return self.log.with_suffix(".err").read_text()
 
     def acknowledged(self) -> set[str]:
         """Return the names of all objects whose creation was confirmed."""

@@ -41,8 +41,12 @@ class Steps:
     pods: tuple[str, ...]
 
     @classmethod
-    def read(cls, text: str) -> Steps:
-        """Return the steps of a pod's file. Raises ValueError for a line that the pod did not write."""
+    def read(cls, text: str, uptime: float | None = None) -> Steps:
+        """Return the steps of a pod's file; with an uptime, the longest pause can be the one that lasted until then.
+
+        Raises ValueError for a line that the pod did not write, and if the host was booted, because then the lengths
+        of pauses are unknown.
+        """
         last = lost = starts = 0
         longest, former, pods = 0.0, 0.0, []
         for line in text.splitlines():
@@ -50,14 +54,21 @@ class Steps:
             if not found:
                 raise ValueError(f"not a step: {line!r}")
             now, kind, pod, number = float(found[1]), found[2], found[3], int(found[4])
-            if former:
-                longest = max(longest, now - former)
+            longest = max(longest, _pause(former, now))
             if kind == "start":
                 starts += 1
                 lost += last - number
             former, last = now, number
             pods.append(pod)
+        if uptime is not None:
+            longest = max(longest, _pause(former, uptime))
         return cls(last, max(0, starts - 1), lost, round(longest, 2), tuple(dict.fromkeys(pods)))
+
+
+def _pause(former: float, now: float) -> float:
+    if now < former:
+        raise ValueError(f"the uptime went back from {former} to {now}: the host was booted")
+    return now - former if former else 0.0
 
 
 def training_pod(name: str, node: str, save_every: int = 0, save_on_term: bool = False) -> dict[str, Any]:
@@ -104,5 +115,13 @@ class GpuPodProber:
             self.cluster.delete_pod(self.name)
 
     def steps(self) -> Steps:
-        """Return what the pod did so far."""
-        return Steps.read(self.host.run(f"cat {DIRECTORY}/{self.name}"))
+        """Return what the pod did so far; a pod that is gone has a pause that lasts until now."""
+        *lines, uptime = self.host.run(f"cat {DIRECTORY}/{self.name} /proc/uptime").splitlines()
+        return Steps.read("\n".join(lines), float(uptime.split()[0]))
+
+    def expect_running(self) -> Steps:
+        """Return the steps if the pod that counted last runs: not another one, or only its file."""
+        steps, pod = self.steps(), self.cluster.get("pod", self.name)
+        found = (pod["metadata"]["uid"], pod["status"]["phase"])
+        assert found == (steps.pods[-1], "Running"), f"{self.name} is {found}, and {steps.pods[-1]} counted last"
+        return steps

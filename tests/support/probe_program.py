@@ -61,8 +61,16 @@ def credentials(settings: dict[str, Any]) -> ssl.SSLContext:
 
 
 def lister(settings: dict[str, Any], connection: Connection) -> Callable[[int], int]:
+    """Return a function that asks on a new connection each time; the writer keeps its connection."""
     path = f"/api/v1/namespaces/{settings['namespace']}/configmaps?limit=1"
-    return lambda number: connection.ask("GET", path)
+
+    def ask(_number: int) -> int:
+        try:
+            return connection.ask("GET", path)
+        finally:
+            connection.close()
+
+    return ask
 
 
 def writer(settings: dict[str, Any], connection: Connection) -> Callable[[int], int]:

@@ -7,11 +7,15 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from apiserver import ApiServer, Authority
+from support import probe_program
 from support.api_prober import NAMESPACE, Access, Answer, ApiProber, longest_gap
-from support.gpu_pod_prober import SCRIPT, Steps, training_pod
+from support.cluster import Cluster
+from support.gpu_pod_prober import SCRIPT, GpuPodProber, Steps, training_pod
 from support.hosts import Host
 
 NAMESPACES = "/api/v1/namespaces"
@@ -89,8 +93,39 @@ def test_a_prober_checks_the_name_in_the_certificate(server: ApiServer, tmp_path
 def test_a_prober_says_why_it_could_not_start(server: ApiServer, tmp_path: Path) -> None:
     probing = prober(server, tmp_path)
     probing.settings["ca"] = "not a certificate"
-    with probing, pytest.raises(AssertionError, match=r"(?s)the prober ended.*cadata"):
+    with pytest.raises(AssertionError, match=r"(?s)the prober ended.*cadata"), probing:
         probing.wait()
+
+
+def test_a_prober_that_ended_early_is_an_error_and_its_silence_a_gap(server: ApiServer, tmp_path: Path) -> None:
+    probing = prober(server, tmp_path)
+    with pytest.raises(AssertionError, match="the prober ended with -9"), probing:
+        probing.wait()
+        assert probing.process
+        probing.process.kill()
+        probing.process.wait()
+        time.sleep(0.5)
+    assert probing.gap("write").seconds >= 0.5
+
+
+def test_a_prober_opens_a_connection_for_each_list() -> None:
+    calls = []
+
+    class Connection:
+        def ask(self, method: str, _path: str) -> int:
+            calls.append(method)
+            if len(calls) > 2:
+                raise OSError("refused")
+            return 200
+
+        def close(self) -> None:
+            calls.append("close")
+
+    send = probe_program.lister({"namespace": NAMESPACE}, cast("probe_program.Connection", Connection()))
+    assert send(1) == 200
+    with pytest.raises(OSError, match="refused"):
+        send(2)
+    assert calls == ["GET", "close", "GET", "close"]
 
 
 def test_a_gap_lasts_from_one_success_to_the_next_even_if_it_has_not_ended() -> None:
@@ -103,6 +138,8 @@ def test_a_gap_lasts_from_one_success_to_the_next_even_if_it_has_not_ended() -> 
     assert (round(ended.seconds, 1), round(ended.since, 1), ended.errors) == (1.4, 0.1, ("0", "500"))
     lasting = longest_gap(answers((0, 0.1, 201), (0.2, 1, 0), (1.2, 1, 0)), "write")
     assert round(lasting.seconds, 1) == 2.1
+    stopped = longest_gap(answers((0, 0.1, 201), (0.2, 0.1, 201)), "write", until=9.3)
+    assert (round(stopped.seconds, 1), round(stopped.since, 1)) == (9.0, 0.3)
     with pytest.raises(ValueError, match="no answers of the kind list"):
         longest_gap(answers((0, 0.1, 201)), "list")
 
@@ -124,9 +161,32 @@ def test_steps_that_are_done_again_after_a_restart_are_lost() -> None:
 20.01 step b 1
 """
     assert Steps.read(text) == Steps(last=1, restarts=2, lost=4, longest_gap=4.49, pods=("a", "b"))
-    assert Steps.read("") == Steps(0, 0, 0, 0.0, ())
+    assert Steps.read("") == Steps.read("", uptime=30.0) == Steps(0, 0, 0, 0.0, ())
     with pytest.raises(ValueError, match="not a step"):
         Steps.read(text + "\0\0")
+
+
+def test_a_pod_that_is_gone_has_a_pause_and_a_boot_of_the_host_is_an_error() -> None:
+    text = "10.00 start a 0\n10.01 step a 1\n"
+    assert Steps.read(text, uptime=70.01).longest_gap == 60.0
+    with pytest.raises(ValueError, match=r"from 10\.01 to 5\.0: the host was booted"):
+        Steps.read(text, uptime=5.0)
+    with pytest.raises(ValueError, match=r"from 10\.01 to 9\.0: the host was booted"):
+        Steps.read(text + "9.00 start a 1\n")
+
+
+@pytest.mark.parametrize(
+    ("uid", "phase", "right"), [("a", "Running", True), ("b", "Running", False), ("a", "Failed", False)]
+)
+def test_the_pod_that_counted_last_must_run(uid: str, phase: str, right: bool) -> None:
+    pod = {"metadata": {"uid": uid}, "status": {"phase": phase}}
+    host = SimpleNamespace(name="gpu1", run=lambda _script: "10.00 start a 0\n10.01 step a 1\n11.50 40.00\n")
+    counting = GpuPodProber(cast("Cluster", SimpleNamespace(get=lambda *_: pod)), cast("Host", host), "job")
+    if right:
+        assert counting.expect_running().longest_gap == 1.49
+        return
+    with pytest.raises(AssertionError, match="and a counted last"):
+        counting.expect_running()
 
 
 def test_a_pod_that_saves_when_it_is_ended_loses_no_step(tmp_path: Path) -> None:
