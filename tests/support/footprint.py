@@ -1,4 +1,9 @@
-"""What a host has at a moment, and the difference between two moments."""
+"""What a host has at a moment, and the difference between two moments.
+
+Not compared: IGNORED_PATHS, IGNORED_SYSCTLS, file systems of the kernel and of containers (with tmpfs), times, ACLs and
+other attributes of files, counters of the packet filter, what is set in network namespaces, ipsets, traffic control,
+loaded kernel modules, and processes that belong to no unit.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,20 @@ from typing import Any
 from support.hosts import Host
 
 PROGRAM = Path(__file__).with_name("footprint_program.py")
+# What dpkg changes with each package. Its diversions, overrides and alternatives are a host's setup, so they count.
+_OF_PACKAGES = (
+    "available",
+    "available-old",
+    "diversions-old",
+    "info",
+    "lock",
+    "lock-frontend",
+    "statoverride-old",
+    "status",
+    "status-old",
+    "triggers",
+    "updates",
+)
 # Paths that are not compared, with the reason. A guide that promises what is left shows the same list.
 IGNORED_PATHS = {
     "/var/log": "logs and the journal",
@@ -22,7 +41,7 @@ IGNORED_PATHS = {
     "/var/lib/apt/lists": "apt's lists",
     "/run": "runtime data",
     "/tmp": "temporary files",
-    "/var/lib/dpkg": "dpkg's record of packages that stay",
+    **dict.fromkeys((f"/var/lib/dpkg/{name}" for name in _OF_PACKAGES), "dpkg's record of packages that stay"),
 }
 # Sysctls that the kernel counts up or makes up by itself.
 IGNORED_SYSCTLS = (
@@ -47,9 +66,10 @@ Section = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Footprint:
-    """Sections by name, each a mapping of something on the host to its description."""
+    """Sections by name, each a mapping of something on the host to its description, and the tools that it has."""
 
     sections: Mapping[str, Section]
+    tools: frozenset[str] = frozenset()
 
     @classmethod
     def take(cls, host: Host, timeout: float = 300) -> Footprint:
@@ -59,7 +79,9 @@ class Footprint:
     @classmethod
     def read(cls, text: str) -> Footprint:
         """Return the footprint from the program's output."""
-        found: dict[str, Any] = json.loads(text)
+        given: dict[str, Any] = json.loads(text)
+        # A host without a tool has None.
+        found = {name: "" if output is None else output for name, output in given.items()}
         packet_filter: Counter[str] = Counter(nft_rules(found["nft"]))
         for name in ("iptables", "ip6tables", "iptables_legacy", "ip6tables_legacy"):
             packet_filter.update(f"{name} {rule}" for rule in iptables_rules(found[name]))
@@ -70,16 +92,21 @@ class Footprint:
                 "packages": packages(found["packages"], found["holds"]),
                 "links": links(found["links"], found["addresses"]),
                 "routes": routes(found["routes"]),
+                "rules": {**routes(found["rules"]), **routes(found["rules6"], "IPv6 ")},
                 "packet filter": {rule: f"{count}x" for rule, count in packet_filter.items()},
                 "sysctls": {k: v for k, v in found["sysctls"].items() if not _matches(k, IGNORED_SYSCTLS)},
                 "mounts": mounts(found["mounts"]),
-            }
+            },
+            frozenset(name for name, output in given.items() if output is not None),
         )
 
     def difference(self, later: Footprint) -> list[str]:
         """Return a line for everything that differs; of a directory or a link that came or went, only itself."""
         found = [line for name in self.sections for line in _lines(name, self.sections[name], later.sections[name])]
         links = self.sections["links"].keys() ^ later.sections["links"].keys()
+        found += [
+            f"tools: {name}: there => absent, so its part is unknown" for name in sorted(self.tools - later.tools)
+        ]
         return [line for line in found if not any(re.match(rf"sysctls: net/\S*/{re.escape(x)}/", line) for x in links)]
 
 
@@ -133,9 +160,9 @@ def links(described: str, addressed: str) -> Section:
     return found
 
 
-def routes(text: str) -> Section:
-    """Return the routes, without those of addresses that the kernel makes from a link's hardware address."""
-    found = [" ".join(line.split()) for line in text.splitlines() if "fe80::" not in line]
+def routes(text: str, prefix: str = "") -> Section:
+    """Return the routes or rules, without those of addresses that the kernel makes from a link's hardware address."""
+    found = [prefix + " ".join(line.split()) for line in text.splitlines() if "fe80::" not in line]
     return dict.fromkeys(found, "there")
 
 

@@ -27,6 +27,8 @@ TOOLS = {
     "links": ["ip", "-details", "-json", "link"],
     "addresses": ["ip", "-json", "address"],
     "routes": ["ip", "route", "show", "table", "all"],
+    "rules": ["ip", "rule"],
+    "rules6": ["ip", "-6", "rule"],
     "nft": ["nft", "--stateless", "list", "ruleset"],
     "iptables": ["iptables-save"],
     "ip6tables": ["ip6tables-save"],
@@ -35,13 +37,16 @@ TOOLS = {
 }
 
 
-def output(argv: list[str]) -> str:
-    """Return a tool's output: nothing if the host does not have it, because then it did not set anything either."""
+def output(name: str, argv: list[str]) -> str | None:
+    """Return a tool's output, None if the host does not have the tool. The program ends if the tool fails."""
     environment = {**os.environ, "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
     try:
-        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, check=False)
+        # The old tables need a kernel module, without which nothing is in them.
+        done = subprocess.run(argv, capture_output=True, env=environment, check=not name.endswith("_legacy"))
     except FileNotFoundError:
-        return ""
+        return None
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{' '.join(argv)} ended with {error.returncode}: {error.stderr.decode(errors='replace')}")
     return done.stdout.decode(errors="replace")
 
 
@@ -104,7 +109,7 @@ def sysctls() -> Iterator[tuple[str, str]]:
 def main() -> None:
     lines = mounts()
     left_out = {*json.loads(sys.argv[1]), *skipped(lines)}
-    found: dict[str, Any] = {name: output(argv) for name, argv in TOOLS.items()}
+    found: dict[str, Any] = {name: output(name, argv) for name, argv in TOOLS.items()}
     found["files"] = dict(files("/", left_out))
     found["sysctls"] = dict(sysctls())
     found["mounts"] = "\n".join(lines)

@@ -77,6 +77,9 @@ def taken(**sections: Any) -> Footprint:
         ),
         ("links", "", json.dumps([LINK]), ["links: eth0: absent => veth mtu 1500"]),
         ("routes", "", "10.244.1.0/24 via 10.0.0.12  dev eth0\nlocal fe80::1 dev eth0 table local", [ROUTE]),
+        ("rules", "", "99:\tfrom all lookup 7", ["rules: 99: from all lookup 7: absent => there"]),
+        ("rules6", "", "99:\tfrom all lookup 7", ["rules: IPv6 99: from all lookup 7: absent => there"]),
+        ("nft", None, NFT.splitlines()[-2] + "\n}", ["packet filter: nft table inet empty: absent => 1x"]),
         ("files", {}, {"/var/tmp/systemd-private-1": "directory 0700 0:0"}, []),
         ("nft", "", "table inet empty {\n}", ["packet filter: nft table inet empty: absent => 1x"]),
         ("iptables", "", "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT", []),
@@ -108,6 +111,26 @@ def test_of_a_link_that_came_or_went_no_sysctl_is_a_line() -> None:
         "links: eth0: veth mtu 1500 => absent",
         "sysctls: net/ipv4/conf/all/forwarding: 0 => 1",
     ]
+
+
+def test_a_tool_that_vanished_is_a_line_because_its_part_is_unknown() -> None:
+    assert taken(nft="").difference(taken(nft=None)) == ["tools: nft: there => absent, so its part is unknown"]
+
+
+def test_a_tool_that_fails_is_an_error_unless_it_is_of_the_old_tables(tmp_path: Path) -> None:
+    failing = tmp_path / "tool"
+    failing.write_text("#!/bin/sh\necho no permission >&2\nexit 4\n")
+    failing.chmod(0o755)
+    with pytest.raises(SystemExit, match="tool ended with 4: no permission"):
+        footprint_program.output("nft", [str(failing)])
+    assert footprint_program.output("iptables_legacy", [str(failing)]) == ""
+    assert footprint_program.output("nft", [str(tmp_path / "none")]) is None
+
+
+def test_diversions_overrides_and_alternatives_are_compared() -> None:
+    for name in ("", "/diversions", "/statoverride", "/alternatives"):
+        assert f"/var/lib/dpkg{name}" not in footprint.IGNORED_PATHS
+    assert "/var/lib/dpkg/info" in footprint.IGNORED_PATHS
 
 
 def test_rules_carry_their_table_and_chain() -> None:
