@@ -66,9 +66,9 @@ def fire(
                 say("the time is over")
                 break
             say(f"point {len(progress.results) + 1} of {number}: {point}")
-            arena.restore()
-            say(f"restored in {time.monotonic() - began:.0f} s")
             try:
+                arena.restore()
+                say(f"restored in {time.monotonic() - began:.0f} s")
                 arena.settle()
                 outcome, why = arena.attempt(point, arena.directory / "answers.jsonl")
             except (AssertionError, RuntimeError, subprocess.SubprocessError) as error:
@@ -93,7 +93,7 @@ def main() -> int:
     parser.add_argument("--steps", default="", help="regular expression of the steps; default: those that change hosts")
     given, further = parser.parse_known_args()
     progress = fire(given.play, given.points, given.minutes, given.seed, given.steps, further)
-    return 1 if progress.count("failed") else 0
+    return 1 if progress.count("failed") or not progress.count("passed") else 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -69,8 +70,10 @@ class Arena:
         """Make the lab and save it, unless an earlier call has done so."""
         if self._prepared():
             return
-        shutil.rmtree(self.directory / "kept", ignore_errors=True)
-        self.controller.mkdir(parents=True, exist_ok=True)
+        lab_command("down", "--name", self.lab)
+        for former in (self.kept, self.controller):
+            shutil.rmtree(former, ignore_errors=True)
+        self.controller.mkdir(parents=True)
         arguments = ["--name", self.lab, "--spec", str(self.setup.spec), "--inventory", str(self.inventory)]
         lab_command("up", *arguments)
         with Machine(self) as machine:
@@ -90,7 +93,7 @@ class Arena:
 
     def restore(self) -> None:
         lab_command("restore", COPY, "--name", self.lab)
-        shutil.rmtree(self.controller)
+        shutil.rmtree(self.controller, ignore_errors=True)
         shutil.copytree(self.kept, self.controller)
 
     def remove(self) -> None:
@@ -116,6 +119,7 @@ class Arena:
 
     def record(self) -> tuple[list[Step], float]:
         """Return the steps of an uninterrupted run, and its seconds. Raises AssertionError if it fails."""
+        self.restore()
         self.settle()
         with Machine(self) as machine:
             began = time.monotonic()
@@ -131,9 +135,9 @@ class Arena:
             if prober:
                 probing.enter_context(prober)
                 prober.wait()
-            fired = machine.interrupted(self.play, point, *self.arguments)
-            if not fired:
-                return "missed", "the run ended before its moment came"
+            fired, run = machine.interrupted(self.play, point, *self.arguments)
+            if ended := not_interrupted(point, run, fired=fired):
+                return ended
             again = machine.run(self.play, "again", *self.arguments)
             probing.close()
             if again.status:
@@ -173,8 +177,8 @@ class Machine:
         self.sockets.mkdir(exist_ok=True)
         return execute(command, ROOT, {**os.environ, **environment(events), **own}, events, timeout)
 
-    def interrupted(self, play: str, point: Point, *arguments: str) -> bool:
-        """Run a play with a fault, and return whether its moment came."""
+    def interrupted(self, play: str, point: Point, *arguments: str) -> tuple[bool, Run]:
+        """Run a play with a fault; return whether its moment came, and the run."""
         events = self._events("interrupted")
         lab = self.arena.lab
         actions = {
@@ -185,10 +189,10 @@ class Machine:
         trigger = faults.Trigger(events, point, actions[point.kind])
         trigger.start()
         try:
-            self.run(play, "interrupted", *arguments)
+            run = self.run(play, "interrupted", *arguments)
         finally:
             trigger.stop()
-        return trigger.fired
+        return trigger.fired, run
 
     def _events(self, name: str) -> Path:
         return self.scratch / "events" / f"{name}.jsonl"
@@ -203,6 +207,18 @@ class Machine:
             temporary = files(host, _TEMPORARY)
             found += [f"{host.name}:/{path}" for path, (_, data) in temporary.items() if _any(data, known, _PRIVATE)]
         return [f"a secret is left in {path}" for path in found]
+
+
+def not_interrupted(point: Point, run: Run, *, fired: bool) -> tuple[str, str] | None:
+    """Return the outcome of a run that its fault did not interrupt, None if it did.
+
+    A kill can come when the run has already ended. A run that loses a node may go on and even succeed.
+    """
+    if fired and (point.kind == POWER or run.status == -signal.SIGKILL):
+        return None
+    if run.status:
+        return "failed", f"the run failed before its fault, with {run.status}:\n{run.failures() or run.tail(20)}"
+    return "missed", "the run ended before its moment came"
 
 
 def _has_cluster(hosts: Inventory) -> bool:

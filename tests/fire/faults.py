@@ -78,12 +78,12 @@ class Trigger(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
-        if self._wait_for_task() and not self.ended.wait(self.point.delay):
-            self.fired = True
-            try:
+        try:
+            if self._wait_for_task() and not self.ended.wait(self.point.delay):
+                self.fired = True
                 self.fault()
-            except Exception as error:
-                self.error = error
+        except Exception as error:
+            self.error = error
 
     def _wait_for_task(self) -> bool:
         """Return whether the task has started before the run ended."""
@@ -105,7 +105,7 @@ class Trigger(threading.Thread):
         return False
 
     def stop(self) -> None:
-        """Wait for the fault, if it has begun; a failure of the fault itself is raised."""
+        """Wait for the fault, if it has begun; a failure of the fault or of the thread is raised."""
         self.ended.set()
         self.join()
         if self.error:

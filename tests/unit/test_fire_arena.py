@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from fire import __main__ as program
 from fire import arena
-from fire.points import RUN, Point, Step
+from fire.points import CONTROLLER, POWER, RUN, Point, Progress, Step
 from support.hosts import Inventory
 from support.play import Run
 
@@ -22,7 +24,14 @@ SECRET = b"0123456789abcdef"
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """Return what the simulated runs and the cluster do; a test changes it."""
-    found: dict[str, Any] = {"fired": True, "again": Run(0, ""), "third": Run(0, ""), "problems": [], "files": {}}
+    found: dict[str, Any] = {
+        "fired": True,
+        "interrupted": Run(-9, ""),
+        "again": Run(0, ""),
+        "third": Run(0, ""),
+        "problems": [],
+        "files": {},
+    }
     hosts = SimpleNamespace(hosts={"gpu1": SimpleNamespace(name="gpu1")}, control_plane=None)
     monkeypatch.setattr(Inventory, "read", lambda _path: hosts)
     monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: False)
@@ -30,7 +39,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: None))
     monkeypatch.setattr(arena, "tokens", lambda _cluster: [SECRET])
     monkeypatch.setattr(arena, "files", lambda _host, _places: found["files"])
-    monkeypatch.setattr(arena.Machine, "interrupted", lambda *_: found["fired"])
+    monkeypatch.setattr(arena.Machine, "interrupted", lambda *_: (found["fired"], found["interrupted"]))
     monkeypatch.setattr(arena.Machine, "run", lambda self, play, name, *_: found[name])
     return found
 
@@ -39,7 +48,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     ("change", "outcome", "words"),
     [
         ({}, "passed", ""),
-        ({"fired": False}, "missed", "before its moment came"),
+        ({"fired": False, "interrupted": Run(0, "")}, "missed", "before its moment came"),
         ({"again": Run(2, "", [FAILED])}, "failed", "the next run ended with 2:\ncp1: kubeadm : Join: it is held"),
         ({"again": Run(1, "Traceback")}, "failed", "the next run ended with 1:\nTraceback"),
         ({"third": Run(0, "", [CHANGED])}, "failed", "the run after that changed gpu1: host : Write"),
@@ -55,6 +64,49 @@ def test_each_outcome_of_a_point(plan: dict[str, Any], change: dict[str, Any], o
     found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
     assert found == outcome and words in why
     assert bool(words) == bool(why)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fired", "status", "outcome"),
+    [
+        *((kind, True, -9, None) for kind in (RUN, CONTROLLER, POWER)),
+        # The fault came, but the run had ended.
+        (RUN, True, 0, "missed"),
+        (CONTROLLER, True, 0, "missed"),
+        (POWER, True, 0, None),
+        (POWER, True, 4, None),
+        (RUN, False, 0, "missed"),
+        (POWER, False, 0, "missed"),
+        # The run failed without its fault.
+        (RUN, True, 2, "failed"),
+        (RUN, False, 2, "failed"),
+        (POWER, False, 4, "failed"),
+    ],
+)
+def test_only_a_run_that_its_fault_ended_was_interrupted(
+    kind: str, fired: bool, status: int, outcome: str | None
+) -> None:
+    found = arena.not_interrupted(Point(kind, "host : Write", 0, 0.5), Run(status, "", [FAILED]), fired=fired)
+    assert (found and found[0]) == outcome
+    assert outcome != "failed" or (found and "it is held" in found[1])
+
+
+def test_steps_are_recorded_on_the_restored_lab_and_a_former_lab_is_removed_first(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[str] = []
+    monkeypatch.setattr(arena, "lab_command", lambda *words: commands.append(words[0]))
+    plan["recorded"] = Run(0, "", [{"event": "task", "task": "host : Write", "at": 1.0}])
+    found = arena.Arena("site.yml", place=("t", tmp_path))
+    monkeypatch.setattr(found, "_prepared", lambda: False)
+    (tmp_path / "controller").mkdir()
+    (tmp_path / "controller" / "stale").touch()
+    found.prepare()
+    assert commands == ["down", "up", "save"] and not list(found.kept.iterdir())
+    shutil.rmtree(found.controller)
+    steps, _seconds = found.record()
+    assert commands[3:] == ["restore"] and [step.task for step in steps] == ["host : Write"]
+    assert found.controller.is_dir()
 
 
 def test_a_temporary_file_of_the_controller_with_a_key_is_a_secret_that_is_left(
@@ -121,6 +173,8 @@ def fake_arena(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
         def restore(self) -> None:
             called.append("restore")
+            if called.count("restore") == 4:
+                raise AssertionError("a process keeps the disk mounted")
 
         def settle(self) -> None:
             called.append("settle")
@@ -150,6 +204,12 @@ def test_every_point_starts_from_the_saved_lab_and_a_failure_does_not_end_the_re
     assert progress.results[1]["why"] == "the node did not boot"
 
 
+def test_a_restore_that_fails_is_a_failed_point(fake_arena: list[str]) -> None:
+    progress = program.fire("site.yml", 5, 60, seed="a")
+    assert [result["outcome"] for result in progress.results] == ["passed", "failed", "passed", "failed", "failed"]
+    assert progress.results[3]["why"] == "a process keeps the disk mounted"
+
+
 def test_at_least_one_point_is_run_and_the_next_call_goes_on(
     fake_arena: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,3 +217,15 @@ def test_at_least_one_point_is_run_and_the_next_call_goes_on(
     assert "1 passed, 0 failed, 0 missed; 2 of 3 left" in capsys.readouterr().out
     assert len(program.fire("site.yml", 3, 60, seed="a").results) == 3
     assert fake_arena.count("record") == 1
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "status"), [(["passed", "missed"], 0), (["passed", "failed"], 1), (["missed"], 1), ([], 1)]
+)
+def test_the_program_succeeds_only_if_a_point_passed_and_none_failed(
+    monkeypatch: pytest.MonkeyPatch, outcomes: list[str], status: int
+) -> None:
+    done = Progress(Path("unused"), "site.yml", "a", [], [{"outcome": each} for each in outcomes])
+    monkeypatch.setattr(program, "fire", lambda *_: done)
+    monkeypatch.setattr(sys, "argv", ["fire", "site.yml"])
+    assert program.main() == status

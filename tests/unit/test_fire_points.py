@@ -93,6 +93,12 @@ def test_a_moment_that_does_not_come_is_no_fault_and_a_failing_fault_is_raised(t
     failing.join(10)
     with pytest.raises(ZeroDivisionError):
         failing.stop()
+    (tmp_path / "damaged").write_text("not an event\n")
+    damaged = faults.Trigger(tmp_path / "damaged", Point(RUN, "r : t", 0, 0.0), lambda: None)
+    damaged.start()
+    damaged.join(10)
+    with pytest.raises(ValueError):
+        damaged.stop()
 
 
 # A run with a worker in a session of its own, and a process that has detached itself, as connections do.
@@ -123,6 +129,9 @@ def test_the_controller_dies_with_all_that_the_run_started_and_the_run_with_its_
     assert len(faults.processes(marker)) == 3
     faults.kill_run(marker)
     assert run.wait(10) == -9
+    end = time.monotonic() + 10
+    while len(faults.processes(marker)) > 1 and time.monotonic() < end:
+        time.sleep(0.01)
     assert len(faults.processes(marker)) == 1
     faults.kill_controller(marker, sockets)
     assert faults.processes(marker) == [] and not sockets.exists()
