@@ -13,9 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.hosts import ROOT
-
-from fire.arena import Arena
+from fire.arena import Arena, head
 from fire.points import Progress, choose
 
 
@@ -23,15 +21,11 @@ def say(text: str) -> None:
     print(f"fire: {text}", flush=True)
 
 
-def head() -> str:
-    argv = ["git", "rev-parse", "HEAD"]
-    return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def begin(arena: Arena, seed: str, number: int, pattern: str) -> Progress:
     """Return the progress of an earlier call, or choose the points from the steps of an uninterrupted run."""
     path = arena.directory / "progress.json"
-    known = Progress.load(path, arena.title, seed)
+    key = {**arena.key(), "seed": seed, "steps": pattern}
+    known = Progress.load(path, key)
     if known and known.left and len(known.points) == number:
         say(f"going on: {known.summary()}")
         return known
@@ -39,7 +33,7 @@ def begin(arena: Arena, seed: str, number: int, pattern: str) -> Progress:
     recorded, seconds = arena.record()
     points = choose(recorded, arena.cuttable(), number, seed, pattern)
     say(f"{len(recorded)} steps in {seconds:.0f} s")
-    begun = Progress(path, arena.title, seed, points, [])
+    begun = Progress(path, key, points, [])
     begun.save()
     return begun
 

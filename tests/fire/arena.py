@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shlex
 import shutil
@@ -45,6 +47,11 @@ class Setup:
 SETUPS: Mapping[str, Setup] = {"site.yml": Setup(before=())}
 
 
+def head() -> str:
+    argv = ["git", "rev-parse", "HEAD"]
+    return subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+
 class Arena:
     """The lab of a play. Its inventory is in `controller`, of which `kept` is the copy that belongs to the lab's.
 
@@ -52,7 +59,9 @@ class Arena:
     """
 
     def __init__(self, play: str, arguments: Sequence[str] = (), place: tuple[str, Path] | None = None) -> None:
-        self.play, self.setup = play, SETUPS.get(play, Setup())
+        # One name for one playbook, however it was given.
+        self.play = os.path.relpath(ROOT / play, ROOT)
+        self.setup = SETUPS.get(self.play, Setup())
         self.arguments = [*self.setup.arguments, *arguments]
         slug = Path(play).stem.replace("_", "-")
         self.lab, self.directory = place or (f"{PREFIX}-fire-{slug}", ROOT / ".cache" / "fire" / slug)
@@ -61,6 +70,11 @@ class Arena:
     @property
     def title(self) -> str:
         return shlex.join([self.play, *self.arguments])
+
+    def key(self) -> dict[str, str]:
+        """Return what a saved lab and its results depend on; those of another key are not used."""
+        digest = hashlib.sha256(self.setup.spec.read_bytes()).hexdigest()
+        return {"play": self.title, "commit": head(), "spec": digest, "before": shlex.join(self.setup.before)}
 
     @property
     def inventory(self) -> Path:
@@ -83,10 +97,15 @@ class Arena:
         work = self.directory / "kept.new"
         shutil.rmtree(work, ignore_errors=True)
         shutil.copytree(self.controller, work)
+        self._key_file.write_text(json.dumps(self.key()))
         work.rename(self.kept)
 
+    @property
+    def _key_file(self) -> Path:
+        return self.directory / "kept.json"
+
     def _prepared(self) -> bool:
-        if not self.kept.is_dir():
+        if not self.kept.is_dir() or json.loads(self._key_file.read_text()) != self.key():
             return False
         status = subprocess.run(["podman", "container", "exists", f"gpulab-{self.lab}-cp1"], check=False).returncode
         return status == 0

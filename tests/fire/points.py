@@ -91,20 +91,19 @@ class Progress:
     """The points of a play and the results so far, in a file, so that an interrupted `make fire` is continued."""
 
     path: Path
-    play: str
-    seed: str
+    key: dict[str, str]
     points: list[Point]
     results: list[dict[str, Any]]
 
     @classmethod
-    def load(cls, path: Path, play: str, seed: str) -> Progress | None:
-        """Return the progress of the same play with the same seed, if there is any."""
+    def load(cls, path: Path, key: dict[str, str]) -> Progress | None:
+        """Return the progress with the same key, if there is any: the same play, seed, commit and so on."""
         if not path.is_file():
             return None
         content = json.loads(path.read_text())
-        if (content["play"], content["seed"]) != (play, seed):
+        if content["key"] != key:
             return None
-        return cls(path, play, seed, [Point(**each) for each in content["points"]], content["results"])
+        return cls(path, key, [Point(**each) for each in content["points"]], content["results"])
 
     def save(self) -> None:
         content = {**asdict(self), "path": str(self.path)}
@@ -127,4 +126,6 @@ class Progress:
     def summary(self) -> str:
         """Return what is done and left; a missed point, whose step did not come, is no point that was run."""
         outcomes = ", ".join(f"{self.count(each)} {each}" for each in ("passed", "failed", "missed"))
-        return f"{self.play}, seed {self.seed[:12]}: {outcomes}; {len(self.left)} of {len(self.points)} left"
+        return (
+            f"{self.key['play']}, seed {self.key['seed'][:12]}: {outcomes}; {len(self.left)} of {len(self.points)} left"
+        )

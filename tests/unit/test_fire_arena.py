@@ -12,7 +12,7 @@ import pytest
 from fire import __main__ as program
 from fire import arena
 from fire.points import CONTROLLER, POWER, RUN, Point, Progress, Step
-from support.hosts import Inventory
+from support.hosts import ROOT, Inventory
 from support.play import Run
 
 POINT = Point(RUN, "host : Write", 0, 0.5)
@@ -107,6 +107,32 @@ def test_steps_are_recorded_on_the_restored_lab_and_a_former_lab_is_removed_firs
     steps, _seconds = found.record()
     assert commands[3:] == ["restore"] and [step.task for step in steps] == ["host : Write"]
     assert found.controller.is_dir()
+
+
+def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands: list[str] = []
+    monkeypatch.setattr(arena, "lab_command", lambda *words: commands.append(words[0]))
+    monkeypatch.setattr(arena.subprocess, "run", lambda *_, **_options: SimpleNamespace(returncode=0, stdout="1\n"))
+
+    def prepare(play: str = "site.yml", *arguments: str) -> list[str]:
+        commands.clear()
+        arena.Arena(play, arguments, ("t", tmp_path)).prepare()
+        return list(commands)
+
+    made = ["down", "up", "save"]
+    assert (prepare(), prepare(), prepare("./site.yml"), prepare(str(ROOT / "site.yml"))) == (made, [], [], [])
+    assert prepare("site.yml", "--tags=gpu") == made
+    spec = tmp_path / "spec.yml"
+    spec.write_text("nodes: []")
+    with monkeypatch.context() as changed:
+        changed.setattr(arena, "SETUPS", {"site.yml": arena.Setup(before=(), spec=spec)})
+        assert (prepare(), prepare()) == (made, [])
+        spec.write_text("nodes: [] # changed")
+        assert prepare() == made
+    monkeypatch.setattr(arena, "head", lambda: "2")
+    assert (prepare(), prepare()) == (made, [])
 
 
 def test_a_temporary_file_of_the_controller_with_a_key_is_a_secret_that_is_left(
@@ -225,7 +251,7 @@ def test_at_least_one_point_is_run_and_the_next_call_goes_on(
 def test_the_program_succeeds_only_if_a_point_passed_and_none_failed(
     monkeypatch: pytest.MonkeyPatch, outcomes: list[str], status: int
 ) -> None:
-    done = Progress(Path("unused"), "site.yml", "a", [], [{"outcome": each} for each in outcomes])
+    done = Progress(Path("unused"), {"play": "site.yml", "seed": "a"}, [], [{"outcome": each} for each in outcomes])
     monkeypatch.setattr(program, "fire", lambda *_: done)
     monkeypatch.setattr(sys, "argv", ["fire", "site.yml"])
     assert program.main() == status

@@ -57,13 +57,15 @@ def test_a_pattern_selects_the_steps_and_one_that_matches_none_is_an_error() -> 
 
 def test_an_interrupted_fire_goes_on_with_the_points_that_are_left(tmp_path: Path) -> None:
     points = choose(STEPS, ["cp1"], 3, "a")
-    progress = Progress(tmp_path / "progress.json", "site.yml", "a", points, [])
+    key = {"play": "site.yml", "seed": "a", "commit": "1", "steps": ""}
+    progress = Progress(tmp_path / "progress.json", key, points, [])
     progress.add("passed", 12.3)
     progress.add("failed", 4, "lost")
-    found = Progress.load(progress.path, "site.yml", "a")
+    found = Progress.load(progress.path, key)
     assert found and found.left == points[2:] and found.results[1]["why"] == "lost"
     assert found.summary() == "site.yml, seed a: 1 passed, 1 failed, 0 missed; 1 of 3 left"
-    assert Progress.load(progress.path, "site.yml", "b") is Progress.load(tmp_path / "none", "site.yml", "a") is None
+    assert all(Progress.load(progress.path, key | {name: "other"}) is None for name in key)
+    assert Progress.load(tmp_path / "none", key) is None
 
 
 def task(name: str) -> str:
