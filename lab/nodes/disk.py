@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from lab import paths
@@ -23,6 +24,7 @@ PLACES = {
     "kubelet": "/var/lib/kubelet",
 }
 _GIB = 12
+_FREE_SECONDS = 5.0
 # _IOR('X', 125, __u32): what was not written to the disk by now is lost, including the file system's log.
 _SHUTDOWN, _WITHOUT_LOG = 0x8004587D, 2
 
@@ -115,10 +117,21 @@ def _is_on(device: int, file: Path) -> bool:
 
 
 def _require_unused(file: Path, doing: str) -> None:
-    """Raise LabError if a loop device uses a file."""
-    used = tools.run(["losetup", "--noheadings", "--output=NAME", f"--associated={file}"], doing="listing loop devices")
-    if used.strip():
-        raise LabError(
-            f"Error while {doing}: {used.strip()} still uses {file}. A process keeps it mounted in its own mount "
-            "namespace; end it and run the same command again."
-        )
+    """Raise LabError if a loop device uses a file, also a while after it was unmounted.
+
+    The kernel frees the device only when the last mount namespace has let go of it, for example that of a container
+    which is just ending.
+    """
+    end = time.monotonic() + _FREE_SECONDS
+    while used := _loop_devices(file):
+        if time.monotonic() > end:
+            raise LabError(
+                f"Error while {doing}: {used} still uses {file}. A process keeps it mounted in its own mount "
+                "namespace; end it and run the same command again."
+            )
+        time.sleep(0.2)
+
+
+def _loop_devices(file: Path) -> str:
+    argv = ["losetup", "--noheadings", "--output=NAME", f"--associated={file}"]
+    return " ".join(tools.run(argv, doing="listing loop devices").split())

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from support.api_prober import NAMESPACE, ApiProber, admin_access
@@ -66,6 +67,7 @@ class Arena:
         slug = Path(play).stem.replace("_", "-")
         self.lab, self.directory = place or (f"{PREFIX}-fire-{slug}", ROOT / ".cache" / "fire" / slug)
         self.controller, self.kept = self.directory / "controller", self.directory / "kept"
+        self.restored = 0.0
 
     @property
     def title(self) -> str:
@@ -111,6 +113,7 @@ class Arena:
         return status == 0
 
     def restore(self) -> None:
+        self.restored = time.time()
         lab_command("restore", COPY, "--name", self.lab)
         shutil.rmtree(self.controller, ignore_errors=True)
         shutil.copytree(self.kept, self.controller)
@@ -124,7 +127,10 @@ class Arena:
         return sorted(node.name for node in spec.load(self.setup.spec).nodes if node.power_cuts)
 
     def settle(self) -> None:
-        """Wait until a cluster that has just been started works as before; bare machines need not be waited for."""
+        """Wait until a cluster that has just been started works as before; bare machines need not be waited for.
+
+        What the API says about a node counts once its kubelet has renewed its lease: before that, it is from the copy.
+        """
         hosts = Inventory.read(self.inventory)
         if not _has_cluster(hosts):
             return
@@ -134,7 +140,7 @@ class Arena:
             assert time.monotonic() < end, f"the restored cluster does not work: {problems}"
             time.sleep(1)
             with suppress(AssertionError):
-                problems = _cluster_problems(hosts)
+                problems = [*_not_renewed(hosts, self.restored), *_cluster_problems(hosts)]
 
     def record(self) -> tuple[list[Step], float]:
         """Return the steps of an uninterrupted run, and its seconds. Raises AssertionError if it fails."""
@@ -261,6 +267,16 @@ def _cluster_problems(hosts: Inventory) -> list[str]:
     if gpus != hosts.expected_gpus():
         problems.append(f"the nodes offer the GPUs {gpus}, expected are {hosts.expected_gpus()}")
     return problems
+
+
+def _not_renewed(hosts: Inventory, since: float) -> list[str]:
+    leases = Cluster.of(hosts).get("leases", "-n", "kube-node-lease")["items"]
+    renewed = {
+        item["metadata"]["name"]
+        for item in leases
+        if datetime.fromisoformat(item["spec"]["renewTime"]).timestamp() > since
+    }
+    return [f"the kubelet of {name} has not reported yet" for name in sorted(hosts.hosts.keys() - renewed)]
 
 
 def _lost(hosts: Inventory, prober: ApiProber) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -133,6 +134,26 @@ def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
         assert prepare() == made
     monkeypatch.setattr(arena, "head", lambda: "2")
     assert (prepare(), prepare()) == (made, [])
+
+
+def test_a_restored_cluster_works_only_when_its_kubelets_have_reported_since(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = arena.Arena("site.yml", place=("t", tmp_path))
+    found.restored = datetime(2026, 3, 1, 12, tzinfo=timezone.utc).timestamp()
+    times = ["2026-03-01T11:59:59.000000Z", "2026-03-01T12:00:05.250000Z"]
+
+    def get(*_arguments: str) -> dict[str, Any]:
+        return {"items": [{"metadata": {"name": "gpu1"}, "spec": {"renewTime": times[0]}}]}
+
+    monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: True)
+    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=get)))
+    monkeypatch.setattr(arena.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(arena, "_SETTLE_SECONDS", 0.2)
+    with pytest.raises(AssertionError, match="the kubelet of gpu1 has not reported yet"):
+        found.settle()
+    times.pop(0)
+    found.settle()
 
 
 def test_a_temporary_file_of_the_controller_with_a_key_is_a_secret_that_is_left(

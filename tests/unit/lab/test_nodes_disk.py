@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,23 @@ def test_a_node_that_starts_has_everything_on_its_disk(place: Path) -> None:
     assert (place / "etc" / "new").read_text() == "not synced"
 
 
-def test_a_disk_that_something_keeps_mounted_is_not_mounted_twice(place: Path, tmp_path: Path) -> None:
+def test_a_disk_that_is_let_go_of_soon_is_mounted(place: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    subprocess.run(["mount", "--bind", place, other], check=True)
+    ending = threading.Timer(0.5, lambda: subprocess.run(["umount", other], check=True))
+    ending.start()
+    try:
+        disk.mount("t", "cp1")
+    finally:
+        ending.join()
+    assert place.is_mount()
+
+
+def test_a_disk_that_something_keeps_mounted_is_not_mounted_twice(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(disk, "_FREE_SECONDS", 0.0)
     other = tmp_path / "other"
     other.mkdir()
     subprocess.run(["mount", "--bind", place, other], check=True)
