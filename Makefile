@@ -208,12 +208,12 @@ unit-old: venv
 	elif [ $$? -eq 3 ]; then echo "unit: no Python 3.11 on this machine, ansible-core 2.19 is not tested"
 	else exit 1; fi
 
-N ?= 300
+fuzz: N ?= 300
 fuzz: venv ## damaged and hostile input for every reader: N=300 examples each, SEED=1 to repeat a run
 	@echo "fuzz: $(N) examples for each reader$(if $(SEED),, seed $(SEED))"
 	GPULAB_FUZZ_EXAMPLES=$(N) $(PYTEST) --numprocesses=4 --dist=worksteal $(if $(SEED),--hypothesis-seed=$(SEED)) tests/unit/test_fuzz.py
 
-fire: N := 20
+fire: N ?= 20
 fire: PLAY ?= site.yml
 fire: MINUTES ?= 1000
 fire: venv ## interrupt PLAY=site.yml at N=20 points by kills and power cuts, and run it again (5 minutes a point)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ _FILE = "saved.json"
 _DISK = "disk"
 # Services such as etcd end within seconds; processes of pods that ignore SIGTERM would last until systemd's own limit.
 _SHUTDOWN_SECONDS = 20
+_STOPPED = ("created", "configured", "exited", podman.KILLED)
+_STOP_ROUNDS = 5
 
 
 def save(name: str, copy: str) -> None:
@@ -30,18 +33,20 @@ def save(name: str, copy: str) -> None:
 
     A shutdown, because a copy is made once and restored often: its nodes then boot without a recovery.
     """
-    target = _place(name, copy)
-    with park.held(name):
+    target, doing = _place(name, copy), f"Error while saving the lab {name}"
+    with park.held(name), _files_of(doing):
         known = view.known(name)
-        nodes = _running(known)
-        _stop(known, f"Shutting down {len(nodes)} nodes", _SHUTDOWN_SECONDS)
+        nodes = _running(known, doing)
         try:
+            _stop(known, f"Shutting down {len(nodes)} nodes", _SHUTDOWN_SECONDS)
             with progress.step(f"Saving {copy}"), cache.fresh(target, copy) as work:
                 members = _each(nodes, lambda node: _save(known, node, work))
                 content = {"spec": known.spec, "subnets": known.subnets, "nodes": members}
                 (work / _FILE).write_text(json.dumps(content, indent=1))
         finally:
-            _each(nodes, lambda node: park.wake(known, node))
+            there = podman.containers(name)
+            stopped = [node for node in nodes if there.get(machine.container(name, node.name)) != "running"]
+            _each(stopped, lambda node: park.wake(known, node))
 
 
 def restore(name: str, copy: str) -> None:
@@ -50,10 +55,11 @@ def restore(name: str, copy: str) -> None:
     Killed, because nothing that they could still write is kept. Addresses and keys stay, a node that was removed since
     then is created again, and one that was added is removed. An interrupted restore has to be repeated before `up`.
     """
-    source = _place(name, copy)
-    with park.held(name):
+    source, doing = _place(name, copy), f"Error while restoring {copy}"
+    with park.held(name), _files_of(doing):
         known = view.known(name)
-        found = _read(name, source, known)
+        _require_copyable(known, doing)
+        found = _read(name, source, known, doing)
         known.restoring = copy
         known.save()
         _stop(known, "Killing the nodes", 0)
@@ -74,17 +80,19 @@ def restore(name: str, copy: str) -> None:
 
 def power_cut(name: str, node_name: str, *, off: bool) -> None:
     """Shut a node's disk down without flushing it, kill the node, and start it unless `off`. Raises LabError."""
-    with park.held(name):
+    doing = f"Error while cutting the power of {node_name}"
+    with park.held(name), _files_of(doing):
         known = view.known(name)
         node = view.node(known, node_name)
+        _require_whole(known, doing)
         if not node.power_cuts:
             raise LabError(
-                f"Error while cutting the power of {node_name}: its files are in the memory of this machine. Add "
+                f"{doing}: its files are in the memory of this machine. Add "
                 "`power_cuts: true` to the node in the spec and bring the lab up anew."
             )
         container = machine.container(name, node_name)
         if podman.containers(name).get(container) != "running":
-            raise LabError(f"Error while cutting the power of {node_name}: it does not run.")
+            raise LabError(f"{doing}: it does not run.")
         disk.cut(name, node_name)
         podman.run("stop", "--time=0", container, doing=f"killing the node {node_name}")
         if not off:
@@ -107,21 +115,39 @@ def _place(lab: str, copy: str) -> Path:
     return _directory(lab) / copy
 
 
-def _running(known: State) -> tuple[Node, ...]:
-    """Return the nodes of a lab, all of which run. Raises LabError."""
-    containers, nodes = podman.containers(known.name), known.described().nodes
-    doing = f"Error while saving the lab {known.name}"
+@contextmanager
+def _files_of(doing: str) -> Iterator[None]:
+    """Report errors of files, for example a full disk, as LabError."""
+    try:
+        yield
+    except OSError as error:
+        raise LabError(f"{doing}: {error}") from error
+
+
+def _require_whole(known: State, doing: str) -> None:
     if known.restoring:
         raise LabError(f"{doing}: the copy {known.restoring} is restored only in part. Run the restore again.")
-    if stopped := [n.name for n in nodes if containers.get(machine.container(known.name, n.name)) != "running"]:
-        raise LabError(f"{doing}: {', '.join(stopped)} must run. Bring the lab up first.")
+
+
+def _require_copyable(known: State, doing: str) -> None:
+    """Raise LabError if a lab has something that is in no copy, because it would go on with other nodes' state."""
     if (paths.labs() / known.name / vm.NODE).is_dir():
         raise LabError(f"{doing}: it has the virtual machine {vm.NODE}, which can't be saved.")
+    if shared := [node.name for node in known.described().nodes if node.untidy.nfs]:
+        raise LabError(f"{doing}: {', '.join(shared)} have a directory in common (`nfs`), which can't be saved.")
+
+
+def _running(known: State, doing: str) -> tuple[Node, ...]:
+    """Return the nodes of a lab, all of which run. Raises LabError."""
+    containers, nodes = podman.containers(known.name), known.described().nodes
+    _require_whole(known, doing)
+    if stopped := [n.name for n in nodes if containers.get(machine.container(known.name, n.name)) != "running"]:
+        raise LabError(f"{doing}: {', '.join(stopped)} must run. Bring the lab up first.")
+    _require_copyable(known, doing)
     return nodes
 
 
-def _read(lab: str, source: Path, known: State) -> dict[str, Any]:
-    doing = f"Error while restoring {source.name}"
+def _read(lab: str, source: Path, known: State, doing: str) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((source / _FILE).read_text())
     except FileNotFoundError:
@@ -133,16 +159,28 @@ def _read(lab: str, source: Path, known: State) -> dict[str, Any]:
 
 
 def _stop(known: State, title: str, seconds: int) -> None:
-    containers = podman.containers(known.name)
+    """Stop all nodes, also one that Podman is just starting again. Raises LabError if one does not stop."""
     with progress.step(title):
-        if running := [name for name, state in containers.items() if state == "running"]:
+        for _round in range(_STOP_ROUNDS):
+            containers = podman.containers(known.name)
+            running = [name for name, state in containers.items() if state not in _STOPPED]
+            if not running:
+                return
             podman.run("stop", f"--time={seconds}", *running, doing=f"stopping the nodes of {known.name}")
+        raise LabError(f"Error while stopping the nodes of {known.name}: {', '.join(running)} start again each time.")
 
 
-def _each(nodes: tuple[Node, ...], action: Callable[[Node], _Result]) -> dict[str, _Result]:
-    """Return the results of all nodes, some at a time; every node is tried before the first failure is raised."""
-    with ThreadPoolExecutor(park.AT_ONCE) as pool:
+def _each(nodes: Iterable[Node], action: Callable[[Node], _Result]) -> dict[str, _Result]:
+    """Return the results of all nodes, some at a time; every node is tried before the first failure is raised.
+
+    After an interruption by the user, no further node is begun.
+    """
+    pool = ThreadPoolExecutor(park.AT_ONCE)
+    try:
         jobs = {node.name: pool.submit(action, node) for node in nodes}
+        wait(jobs.values())
+    finally:
+        pool.shutdown(cancel_futures=True)
     return {name: job.result() for name, job in jobs.items()}
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from fake_podman import SPEC, Podman
 
+from lab import paths
 from lab.depot.cache import DepotError
-from lab.nodes import disk, saved, state, trees
+from lab.nodes import disk, saved, state, trees, vm
+from lab.nodes import podman as podman_module
 from lab.nodes.errors import LabError
+from lab.nodes.spec import Node
 
 LAYER, ETCD = "gpulab-t-cp1-layer", "gpulab-t-cp1-etcd"
 
@@ -67,7 +72,7 @@ def test_a_copy_that_is_not_complete_is_never_restored(
     with monkeypatch.context() as broken:
         broken.setattr(trees, "copy", lambda *_: (_ for _ in ()).throw(OSError("No space left on device")))
         for name in ("built", "other"):
-            with pytest.raises(OSError, match="No space left"):
+            with pytest.raises(LabError, match=r"saving the lab t: .*No space left"):
                 saved.save("t", name)
     assert saved.names("t") == ["built"]
     assert {entry["state"] for entry in podman.containers.values()} == {"running"}
@@ -86,7 +91,7 @@ def test_an_interrupted_restore_is_repeated_before_anything_starts(
     with pytest.raises(DepotError, match="told to fail"):
         saved.restore("t", "built")
     podman.fail = ""
-    for step in (lab, lambda: saved.save("t", "built")):
+    for step in (lab, lambda: saved.save("t", "built"), lambda: saved.power_cut("t", "cp1", off=True)):
         with pytest.raises(LabError, match="the copy built is restored only in part"):
             step()
     saved.restore("t", "built")
@@ -127,6 +132,87 @@ def test_a_lab_of_which_a_node_is_down_is_not_saved(lab: Callable[..., state.Sta
     podman.calls.clear()
     with pytest.raises(LabError, match="saving the lab t: w1 must run"):
         saved.save("t", "built")
+    assert podman.changes() == []
+
+
+def test_nodes_that_were_stopped_are_started_again_if_another_could_not_be_stopped(
+    lab: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*arguments: object, **given: Any) -> str:
+        if arguments[0] == "stop":
+            podman.containers["gpulab-t-cp1"]["state"] = "exited"
+            raise DepotError("Error while stopping: told to fail")
+        return podman.run(*arguments, **given)
+
+    monkeypatch.setattr(podman_module, "run", run)
+    podman.calls.clear()
+    with pytest.raises(DepotError, match="told to fail"):
+        saved.save("t", "built")
+    assert [argv for argv in podman.calls if argv[0] == "start"] == [["start", "gpulab-t-cp1"]]
+
+
+def test_a_node_that_podman_starts_again_is_stopped_again(
+    lab: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved.save("t", "built")
+    podman.calls.clear()
+    podman.containers["gpulab-t-w1"]["state"] = "restarting"
+    states = iter(["stopping", "running", "exited"])
+
+    def run(*arguments: object, **given: Any) -> str:
+        output = podman.run(*arguments, **given)
+        if arguments[0] == "stop":
+            podman.containers["gpulab-t-cp1"]["state"] = next(states)
+        return output
+
+    monkeypatch.setattr(podman_module, "run", run)
+    saved.restore("t", "built")
+    assert [argv[2:] for argv in podman.calls if argv[0] == "stop"] == [
+        ["gpulab-t-cp1", "gpulab-t-w1"],
+        ["gpulab-t-cp1"],
+        ["gpulab-t-cp1"],
+    ]
+    states = iter(["running"] * 9)
+    with pytest.raises(LabError, match="gpulab-t-cp1 start again each time"):
+        saved.restore("t", "built")
+
+
+def test_after_an_interruption_no_further_node_is_begun(
+    lab: Callable[..., state.State], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, going_on = [], threading.Event()
+
+    def action(node: Node) -> None:
+        began.append(node.name)
+        going_on.wait(10)
+
+    def interrupted(_jobs: object) -> None:
+        threading.Timer(0.2, going_on.set).start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(saved, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        saved._each(known().described().nodes, action)
+    assert began == ["cp1"]
+
+
+def test_a_lab_with_a_virtual_machine_or_a_common_directory_is_neither_saved_nor_restored(
+    lab: Callable[..., state.State], podman: Podman
+) -> None:
+    saved.save("t", "built")
+    podman.calls.clear()
+    machine = paths.labs() / "t" / vm.NODE
+    machine.mkdir()
+    for command in (saved.save, saved.restore):
+        with pytest.raises(LabError, match="it has the virtual machine"):
+            command("t", "built")
+    machine.rmdir()
+    lab_with_nfs = known()
+    lab_with_nfs.spec["nodes"][1]["nfs"] = "simulated"
+    lab_with_nfs.save()
+    for command in (saved.save, saved.restore):
+        with pytest.raises(LabError, match="w1 have a directory in common"):
+            command("t", "built")
     assert podman.changes() == []
 
 
