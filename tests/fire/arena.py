@@ -188,7 +188,7 @@ class Machine:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        faults.kill_controller(str(self.scratch), self.sockets)
+        faults.kill_controller(f"{self.scratch}/events/", self.sockets)
         shutil.rmtree(self.scratch)
 
     def run(self, play: str, name: str, *arguments: str, timeout: float = 1500) -> Run:

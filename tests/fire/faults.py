@@ -17,24 +17,27 @@ from fire.points import Point
 _MOST_ROUNDS = 100
 
 
-def processes(marker: str) -> list[int]:
-    """Return the processes whose environment contains a text, also those that left the session of the run."""
-    found = []
+def processes(events: str) -> list[int]:
+    """Return the processes of the runs whose events are in files that begin with a path, by their environment.
+
+    Also those that left the session of the run. Other variables don't count: an unrelated process may have the path.
+    """
+    found, entry = [], f"GPULAB_EVENTS={events}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         # Processes end meanwhile; those that ended but have not been waited for have no environment.
         with contextlib.suppress(OSError):
-            if marker.encode() in (process / "environ").read_bytes():
+            if any(each.startswith(entry) for each in (process / "environ").read_bytes().split(b"\0")):
                 found.append(int(process.name))
     return found
 
 
-def kill_run(marker: str) -> None:
+def kill_run(events: str) -> None:
     """Kill ansible-playbook and its descendants; what has detached itself goes on, for example SSH connections.
 
     Descendants, because workers are not in the session of ansible-playbook.
     """
     children: dict[int, list[int]] = {}
-    for pid in processes(marker):
+    for pid in processes(events):
         with contextlib.suppress(OSError):
             parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
             children.setdefault(parent, []).append(pid)
@@ -45,20 +48,20 @@ def kill_run(marker: str) -> None:
         waiting += children.get(pid, [])
 
 
-def kill_controller(marker: str, sockets: Path) -> None:
+def kill_controller(events: str, sockets: Path) -> None:
     """Kill everything that a run has started on this machine, with its SSH connections; its files stay.
 
     Hosts see closed connections, and not the silence of a machine without power.
     """
     for _round in range(_MOST_ROUNDS):
-        found = processes(marker)
+        found = processes(events)
         if not found:
             break
         for pid in found:
             _kill(pid)
         time.sleep(0.01)
     else:
-        raise RuntimeError(f"processes of the run are still there: {processes(marker)}")
+        raise RuntimeError(f"processes of the run are still there: {processes(events)}")
     shutil.rmtree(sockets, ignore_errors=True)
 
 

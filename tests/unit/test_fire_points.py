@@ -128,6 +128,8 @@ def test_the_controller_dies_with_all_that_the_run_started_and_the_run_with_its_
 ) -> None:
     marker, sockets = str(tmp_path / "events"), tmp_path / "cp"
     sockets.mkdir()
+    given = {**os.environ, "GPULAB_EVENTS": "", "TMPDIR": marker, "OTHER": f"GPULAB_EVENTS={marker}"}
+    unrelated = subprocess.Popen(["sleep", "60"], env=given)
     assert len(faults.processes(marker)) == 3
     faults.kill_run(marker)
     assert run.wait(10) == -9
@@ -137,3 +139,6 @@ def test_the_controller_dies_with_all_that_the_run_started_and_the_run_with_its_
     assert len(faults.processes(marker)) == 1
     faults.kill_controller(marker, sockets)
     assert faults.processes(marker) == [] and not sockets.exists()
+    assert unrelated.poll() is None
+    unrelated.kill()
+    unrelated.wait()
