@@ -58,9 +58,10 @@ def mount(lab: str, node: str) -> None:
     file, place = _file(lab, node), mount_point(lab, node)
     place.mkdir(mode=0o700, exist_ok=True)
     _require_unused(file, f"mounting the disk of {node}")
-    # The file is empty where mke2fs has written nothing, so the kernel need not initialize it.
+    # The file is empty where mke2fs has written nothing, so the kernel need not initialize it. What the node deletes is
+    # given back to this machine's disk.
     tools.run(
-        ["mount", "-t", "ext4", "-o", "loop,noinit_itable", file, place],
+        ["mount", "-t", "ext4", "-o", "loop,discard,noinit_itable", file, place],
         doing=f"mounting the disk of {node}",
         log="disk",
     )

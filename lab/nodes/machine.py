@@ -76,10 +76,12 @@ def _fill_disk(node: Node, place: Place) -> None:
     """Copy what the image has at the places of the disk, which the container doesn't see below it."""
     name, doing = container(place.lab, node.name), f"filling the disk of {node.name}"
     root = Path(podman.run("mount", name, doing=doing).strip())
-    for directory, target in disk.PLACES.items():
-        if (root / target.lstrip("/")).is_dir():
-            trees.copy(root / target.lstrip("/"), disk.mount_point(place.lab, node.name) / directory)
-    podman.run("umount", name, doing=doing)
+    try:
+        for directory, target in disk.PLACES.items():
+            if (root / target.lstrip("/")).is_dir():
+                trees.copy(root / target.lstrip("/"), disk.mount_point(place.lab, node.name) / directory)
+    finally:
+        podman.run("umount", name, doing=doing)
 
 
 def start(lab: str, node: Node) -> None:

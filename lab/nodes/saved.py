@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ def save(name: str, copy: str) -> None:
     with park.held(name), _files_of(doing):
         known = view.known(name)
         nodes = _running(known, doing)
+        _require_space(known, nodes, doing)
         try:
             _stop(known, f"Shutting down {len(nodes)} nodes", _SHUTDOWN_SECONDS)
             with progress.step(f"Saving {copy}"), cache.fresh(target, copy) as work:
@@ -145,6 +147,14 @@ def _running(known: State, doing: str) -> tuple[Node, ...]:
         raise LabError(f"{doing}: {', '.join(stopped)} must run. Bring the lab up first.")
     _require_copyable(known, doing)
     return nodes
+
+
+def _require_space(known: State, nodes: Iterable[Node], doing: str) -> None:
+    """Raise LabError if a copy does not fit, while the nodes still run."""
+    wanted = [tree for node in nodes for tree in _trees(known, node, _inspect(known, node)).values()]
+    needed, free = sum(map(trees.size, wanted)), shutil.disk_usage(paths.labs()).free
+    if needed > free:
+        raise LabError(f"{doing}: it needs {needed >> 20} MiB below {paths.labs()}, where {free >> 20} MiB are free.")
 
 
 def _read(lab: str, source: Path, known: State, doing: str) -> dict[str, Any]:

@@ -44,7 +44,11 @@ class State:
 
     def save(self) -> None:
         """Write the state."""
-        write_private(paths.lab_dir(self.name) / _FILE, json.dumps(asdict(self), indent=1) + "\n")
+        content = asdict(self)
+        if not self.restoring:
+            # Checkouts that can't restore a lab then still know this one.
+            del content["restoring"]
+        write_private(paths.lab_dir(self.name) / _FILE, json.dumps(content, indent=1) + "\n")
 
 
 def load(name: str) -> State | None:

@@ -60,6 +60,16 @@ def test_a_node_that_starts_has_everything_on_its_disk(place: Path) -> None:
     assert (place / "etc" / "new").read_text() == "not synced"
 
 
+def test_a_deleted_file_takes_no_space_of_this_machine(place: Path) -> None:
+    file = place.parent / "cp1.ext4"
+    write(place / "containerd" / "layer", "x" * (32 << 20))
+    full = file.stat().st_blocks
+    (place / "containerd" / "layer").unlink()
+    disk.mount("t", "cp1")
+    disk.unmount("t", "cp1")
+    assert file.stat().st_blocks < full - (30 << 20) // 512
+
+
 def test_a_disk_that_is_let_go_of_soon_is_mounted(place: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,12 +58,34 @@ def test_a_restored_lab_has_the_files_and_the_addresses_of_the_copy(
     ]
 
 
-def test_a_node_is_shut_down_before_it_is_copied(lab: Callable[..., state.State], podman: Podman) -> None:
+def test_a_node_is_shut_down_before_it_is_copied(
+    lab: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states: list[set[str]] = []
+    copy = trees.copy
+
+    def copied(*arguments: Any) -> int:
+        states.append({entry["state"] for entry in podman.containers.values()})
+        return copy(*arguments)
+
+    monkeypatch.setattr(trees, "copy", copied)
     podman.calls.clear()
     saved.save("t", "built")
     (stop,) = [argv for argv in podman.calls if argv[0] == "stop"]
     assert stop == ["stop", "--time=20", "gpulab-t-cp1", "gpulab-t-w1"]
-    assert podman.calls.index(stop) < min(n for n, argv in enumerate(podman.calls) if argv[0] == "inspect")
+    assert states and all(each == {"exited"} for each in states)
+
+
+def test_a_copy_that_does_not_fit_is_refused_while_the_nodes_run(
+    lab: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (podman.place(LAYER) / "large").write_bytes(bytes(5 << 20))
+    (podman.place(LAYER) / "again").hardlink_to(podman.place(LAYER) / "large")
+    monkeypatch.setattr(saved.shutil, "disk_usage", lambda _path: SimpleNamespace(free=4 << 20))
+    podman.calls.clear()
+    with pytest.raises(LabError, match=r"it needs 5 MiB below .*, where 4 MiB are free"):
+        saved.save("t", "built")
+    assert [argv for argv in podman.calls if argv[0] in ("stop", "start")] == [] == saved.names("t")
 
 
 def test_a_copy_that_is_not_complete_is_never_restored(
@@ -91,11 +115,14 @@ def test_an_interrupted_restore_is_repeated_before_anything_starts(
     with pytest.raises(DepotError, match="told to fail"):
         saved.restore("t", "built")
     podman.fail = ""
+    assert known().restoring == "built"
     for step in (lab, lambda: saved.save("t", "built"), lambda: saved.power_cut("t", "cp1", off=True)):
         with pytest.raises(LabError, match="the copy built is restored only in part"):
             step()
     saved.restore("t", "built")
     assert read(podman) == {"saved"}
+    # Older checkouts don't know the field.
+    assert "restoring" not in json.loads((paths.labs() / "t" / "state.json").read_text())
     lab()
 
 
@@ -261,6 +288,17 @@ def test_the_disk_is_shut_down_before_the_node_is_killed_and_mounted_again_befor
     assert podman.containers["gpulab-t-cp1"]["state"] == "exited"
     with pytest.raises(LabError, match="cp1: it does not run"):
         saved.power_cut("t", "cp1", off=True)
+
+
+def test_a_container_is_unmounted_even_if_its_disk_could_not_be_filled(
+    up: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Disk(monkeypatch, podman)
+    (podman.place("gpulab-t-cp1-root") / "etc").mkdir()
+    monkeypatch.setattr(trees, "copy", lambda *_: (_ for _ in ()).throw(OSError("No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        up(spec="nodes: [{name: cp1, os: debian12, groups: [control_plane], power_cuts: true}]")
+    assert there.calls()[-1] == ["umount", "gpulab-t-cp1"]
 
 
 @pytest.mark.parametrize("path", ["/etc/hosts", "/etcd/member/snap/db", "/containerd/io.containerd.metadata/meta.db"])
