@@ -32,6 +32,12 @@ COPY = "fire"
 _SETTLE_SECONDS = 180
 # What no temporary file may contain after a run.
 _PRIVATE = (b"PRIVATE KEY-----", b"client-key-data")
+_INITIALIZE = "kubeadm : Initialize the control plane"
+# The certificate authority, and the head of etcd's log, which has the IDs of its cluster and member.
+_IDENTITY = """
+sha256sum /etc/kubernetes/pki/ca.crt
+cd /var/lib/etcd/member/wal && head -c 64 "$(ls *.wal | head -n 1)" | sha256sum
+"""
 _TEMPORARY = "/tmp /var/tmp /root/.ansible /home"
 
 
@@ -163,12 +169,15 @@ class Arena:
             fired, run = machine.interrupted(self.play, point, *self.arguments)
             if ended := not_interrupted(point, run, fired=fired):
                 return ended
+            before = _identity(hosts) if prober or _initialized(run) else ""
             again = machine.run(self.play, "again", *self.arguments)
             probing.close()
             if again.status:
                 return "failed", f"the next run ended with {again.status}:\n{again.failures() or again.tail(20)}"
             third = machine.run(self.play, "third", *self.arguments)
             problems = [*_unfinished(third), *machine.left(hosts), *_cluster_problems(hosts)]
+            if before and _identity(hosts) != before:
+                problems.append(f"the cluster is another one: {before} => {_identity(hosts)}")
             if prober:
                 problems += _lost(hosts, prober)
         return ("failed", "\n".join(problems)) if problems else ("passed", "")
@@ -248,6 +257,15 @@ def not_interrupted(point: Point, run: Run, *, fired: bool) -> tuple[str, str] |
 
 def _has_cluster(hosts: Inventory) -> bool:
     return hosts.control_plane.attempt("test -s /etc/kubernetes/admin.conf").returncode == 0
+
+
+def _initialized(run: Run) -> bool:
+    """Return whether a run has finished the task after which no other run may make the cluster anew."""
+    return any(result["task"] == _INITIALIZE for result in run.results("ok", "changed"))
+
+
+def _identity(hosts: Inventory) -> str:
+    return " ".join(hosts.control_plane.attempt(_IDENTITY).stdout.split())
 
 
 def _any(data: bytes, *secrets: Sequence[bytes]) -> bool:

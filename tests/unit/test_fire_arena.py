@@ -38,6 +38,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: False)
     monkeypatch.setattr(arena, "_cluster_problems", lambda _hosts: found["problems"])
     monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: None))
+    monkeypatch.setattr(arena, "_identity", lambda _hosts: "1")
     monkeypatch.setattr(arena, "tokens", lambda _cluster: [SECRET])
     monkeypatch.setattr(arena, "files", lambda _host, _places: found["files"])
     monkeypatch.setattr(arena.Machine, "interrupted", lambda *_: (found["fired"], found["interrupted"]))
@@ -134,6 +135,30 @@ def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
         assert prepare() == made
     monkeypatch.setattr(arena, "head", lambda: "2")
     assert (prepare(), prepare()) == (made, [])
+
+
+@pytest.mark.parametrize(
+    ("status", "after", "words"),
+    [
+        ("changed", "1", ""),
+        ("changed", "2", "the cluster is another one: 1 => 2"),
+        # Before that, nothing that counts is lost.
+        ("failed", "2", ""),
+    ],
+)
+def test_a_cluster_that_was_initialized_is_not_made_anew(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, status: str, after: str, words: str
+) -> None:
+    answers = iter(["1", *[after] * 9] if status == "changed" else [after] * 9)
+    monkeypatch.setattr(arena, "_identity", lambda _hosts: next(answers))
+    plan["interrupted"] = Run(-9, "", [FAILED | {"task": arena._INITIALIZE, "status": status}])
+    found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
+    assert (found, why) == ("failed" if words else "passed", words)
+
+
+def test_the_task_that_initializes_the_cluster_has_this_name() -> None:
+    role, _, name = arena._INITIALIZE.partition(" : ")
+    assert f"- name: {name}\n" in (ROOT / "roles" / role / "tasks" / "init.yml").read_text()
 
 
 def test_a_restored_cluster_works_only_when_its_kubelets_have_reported_since(
