@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle, zip_longest
+from itertools import cycle, product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,9 @@ def steps(events: Iterable[dict[str, Any]], end: float) -> list[Step]:
 
 
 def choose(known: Sequence[Step], nodes: Sequence[str], number: int, seed: str, pattern: str = "") -> list[Point]:
-    """Return as many points, alternately at a listed step and at a random moment; no step comes twice before all did.
+    """Return as many points, as often at a listed step as at a random moment; no step comes twice before all did.
+
+    Each kind of fault comes at both before any comes again, in a random order.
 
     The list has the steps that changed something, or those whose names match `pattern`. Without nodes that can lose
     power, only the run and the controller are killed. Raises LookupError if the list is empty.
@@ -71,17 +73,19 @@ def choose(known: Sequence[Step], nodes: Sequence[str], number: int, seed: str, 
     if not listed:
         raise LookupError(f"no step of the run {f'matches {pattern!r}' if pattern else 'changes anything'}")
     order = cycle(chance.sample(listed, len(listed)))
-    kinds = cycle([RUN, CONTROLLER, POWER] if nodes else [RUN, CONTROLLER])
+    kinds = [RUN, CONTROLLER, POWER] if nodes else [RUN, CONTROLLER]
+    drawn: list[tuple[bool, str]] = []
     points = []
-    for index in range(number):
-        if index % 2:
+    for _index in range(number):
+        drawn = drawn or chance.sample(list(product((True, False), kinds)), 2 * len(kinds))
+        at_listed, kind = drawn.pop()
+        if not at_listed:
             moment = chance.uniform(known[0].at, known[-1].at + known[-1].seconds)
             step = max((each for each in known if each.at <= moment), key=lambda each: each.at)
             delay = moment - step.at
         else:
             step = next(order)
             delay = chance.uniform(0, min(step.seconds, _AT_ITS_START))
-        kind = next(kinds)
         points.append(step.after(delay, kind, chance.choice(nodes) if kind == POWER else ""))
     return points
 

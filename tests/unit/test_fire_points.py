@@ -34,13 +34,27 @@ def test_steps_are_read_from_the_events_of_a_run() -> None:
 
 
 def test_every_listed_step_comes_once_before_any_comes_twice_and_every_kind_is_used() -> None:
-    points = choose(STEPS, ["cp1", "gpu1"], 16, "seed")
-    listed = [point.task for point in points[::2]]
-    assert sorted(listed[:4]) == sorted(listed[4:]) == [f"role : task {number}" for number in (0, 3, 6, 9)]
-    assert {point.kind for point in points} == {RUN, CONTROLLER, POWER}
+    # The random moments are all in the last step, which changes nothing.
+    known = [*STEPS, Step("role : long", 0, 12.0, 1e9, changes=False)]
+    points = choose(known, ["cp1", "gpu1"], 12, "seed")
+    listed = [point.task for point in points if point.task != "role : long"]
+    assert len(listed) == 6 and sorted(listed[:4]) == [f"role : task {number}" for number in (0, 3, 6, 9)]
     assert {point.node for point in points if point.kind == POWER} <= {"cp1", "gpu1"}
     assert {point.node for point in points if point.kind != POWER} == {""}
-    assert all(0 <= point.delay <= 1 for point in points)
+    assert all(0 <= point.delay <= 1 for point in points if point.task != "role : long")
+
+
+@pytest.mark.parametrize(("nodes", "kinds"), [(["cp1"], [RUN, CONTROLLER, POWER]), ([], [RUN, CONTROLLER])])
+def test_each_kind_comes_at_a_listed_step_and_at_a_random_moment_in_any_order(
+    nodes: list[str], kinds: list[str]
+) -> None:
+    known = [*STEPS, Step("role : long", 0, 12.0, 1e9, changes=False)]
+    orders = set()
+    for seed in "abcdef":
+        drawn = [(point.kind, point.task == "role : long") for point in choose(known, nodes, 2 * len(kinds), seed)]
+        assert sorted(drawn) == sorted((kind, at_random) for kind in kinds for at_random in (False, True))
+        orders.add(tuple(drawn))
+    assert len(orders) > 1
 
 
 def test_a_seed_repeats_the_points_and_another_one_does_not() -> None:
@@ -49,7 +63,8 @@ def test_a_seed_repeats_the_points_and_another_one_does_not() -> None:
 
 
 def test_a_pattern_selects_the_steps_and_one_that_matches_none_is_an_error() -> None:
-    assert {point.task for point in choose(STEPS, [], 10, "a", "task 5$")[::2]} == {"role : task 5"}
+    known = [*STEPS, Step("role : long", 0, 12.0, 1e9, changes=False)]
+    assert {point.task for point in choose(known, [], 10, "a", "task 5$")} == {"role : task 5", "role : long"}
     for known, pattern, words in ((STEPS, "kubeadm", "matches 'kubeadm'"), (STEPS[1:3], "", "changes anything")):
         with pytest.raises(LookupError, match=words):
             choose(known, [], 10, "a", pattern)
