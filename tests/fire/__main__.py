@@ -15,6 +15,7 @@ from pathlib import Path
 
 from fire.arena import Arena, head
 from fire.points import Progress, choose
+from lab.nodes.errors import LabError
 
 
 def say(text: str) -> None:
@@ -60,17 +61,18 @@ def fire(
                 say("the time is over")
                 break
             say(f"point {len(progress.results) + 1} of {number}: {point}")
+            arena.during = ""
             try:
                 arena.restore()
                 say(f"restored in {time.monotonic() - began:.0f} s")
                 arena.settle()
                 outcome, why = arena.attempt(point, arena.directory / "answers.jsonl")
-            except (AssertionError, RuntimeError, subprocess.SubprocessError) as error:
+            except (AssertionError, LabError, OSError, RuntimeError, subprocess.SubprocessError) as error:
                 outcome, why = "failed", str(error)
             seconds = time.monotonic() - began
             longest = max(longest, seconds)
-            progress.add(outcome, seconds, why)
-            say(f"{outcome} in {seconds:.0f} s" + (f":\n{why}" if why else ""))
+            progress.add(outcome, seconds, why, arena.during)
+            say(f"{outcome} in {seconds:.0f} s, during '{arena.during}'" + (f":\n{why}" if why else ""))
     finally:
         if "KEEP_LAB" not in os.environ:
             arena.remove()

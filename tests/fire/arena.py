@@ -26,7 +26,7 @@ from support.secret_scan import files, recent, tokens
 
 from fire import faults
 from fire.points import CONTROLLER, POWER, RUN, Point, Step, steps
-from lab.nodes import spec
+from lab.nodes import disk, spec
 
 COPY = "fire"
 _SETTLE_SECONDS = 180
@@ -74,6 +74,8 @@ class Arena:
         self.lab, self.directory = place or (f"{PREFIX}-fire-{slug}", ROOT / ".cache" / "fire" / slug)
         self.controller, self.kept = self.directory / "controller", self.directory / "kept"
         self.restored = 0.0
+        # The task that the last fault interrupted.
+        self.during = ""
 
     @property
     def title(self) -> str:
@@ -218,7 +220,7 @@ class Machine:
         actions = {
             RUN: lambda: faults.kill_run(str(events)),
             CONTROLLER: lambda: faults.kill_controller(str(events), self.sockets),
-            POWER: lambda: lab_command("power-cut", point.node, "--name", lab),
+            POWER: lambda: power_cut(lab, point.node),
         }
         trigger = faults.Trigger(events, point, actions[point.kind])
         trigger.start()
@@ -226,6 +228,7 @@ class Machine:
             run = self.run(play, "interrupted", *arguments)
         finally:
             trigger.stop()
+            self.arena.during = trigger.during if trigger.fired else ""
         return trigger.fired, run
 
     def _events(self, name: str) -> Path:
@@ -241,6 +244,12 @@ class Machine:
             temporary = files(host, _TEMPORARY)
             found += [f"{host.name}:/{path}" for path, (_, data) in temporary.items() if _any(data, known, _PRIVATE)]
         return [f"a secret is left in {path}" for path in found]
+
+
+def power_cut(lab: str, node: str) -> None:
+    """Shut a node's disk down at this moment, not when the lab's command has started, and then its power."""
+    disk.cut(lab, node)
+    lab_command("power-cut", node, "--name", lab)
 
 
 def not_interrupted(point: Point, run: Run, *, fired: bool) -> tuple[str, str] | None:

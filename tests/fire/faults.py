@@ -71,18 +71,23 @@ def _kill(pid: int) -> None:
 
 
 class Trigger(threading.Thread):
-    """Calls a function once, so many seconds after a run has started a task; `ended` is set when the run ends."""
+    """Calls a function once, so many seconds after a run has started a task; `ended` is set when the run ends.
+
+    `during` is the last task that had started, which can be a later one.
+    """
 
     def __init__(self, events: Path, point: Point, fault: Callable[[], object]) -> None:
         super().__init__(daemon=True)
         self.events, self.point, self.fault = events, point, fault
         self.ended = threading.Event()
-        self.fired = False
+        self.fired, self.during = False, ""
         self.error: Exception | None = None
+        self._position = 0
 
     def run(self) -> None:
         try:
             if self._wait_for_task() and not self.ended.wait(self.point.delay):
+                self.during = [self.during, *self._new_tasks()][-1]
                 self.fired = True
                 self.fault()
         except Exception as error:
@@ -90,22 +95,26 @@ class Trigger(threading.Thread):
 
     def _wait_for_task(self) -> bool:
         """Return whether the task has started before the run ended."""
-        seen = position = 0
+        seen = 0
         while not self.ended.wait(0.02):
-            if not self.events.is_file():
-                continue
-            with self.events.open("rb") as file:
-                file.seek(position)
-                text = file.read()
-            complete = text[: text.rfind(b"\n") + 1]
-            position += len(complete)
-            for line in complete.splitlines():
-                event = json.loads(line)
-                if event["event"] == "task" and event["task"] == self.point.task:
-                    seen += 1
-                    if seen > self.point.before:
-                        return True
+            for task in self._new_tasks():
+                self.during = task
+                seen += task == self.point.task
+            if seen > self.point.before:
+                return True
         return False
+
+    def _new_tasks(self) -> list[str]:
+        """Return the tasks that started since the last call."""
+        if not self.events.is_file():
+            return []
+        with self.events.open("rb") as file:
+            file.seek(self._position)
+            text = file.read()
+        complete = text[: text.rfind(b"\n") + 1]
+        self._position += len(complete)
+        events = [json.loads(line) for line in complete.splitlines()]
+        return [event["task"] for event in events if event["event"] == "task"]
 
     def stop(self) -> None:
         """Wait for the fault, if it has begun; a failure of the fault or of the thread is raised."""

@@ -115,9 +115,10 @@ class Progress:
         work.write_text(json.dumps(content, indent=1))
         work.replace(self.path)
 
-    def add(self, outcome: str, seconds: float, why: str = "") -> None:
-        point = str(self.points[len(self.results)])
-        self.results.append({"point": point, "outcome": outcome, "seconds": round(seconds), "why": why})
+    def add(self, outcome: str, seconds: float, why: str = "", during: str = "") -> None:
+        """Add the result of the next point; `during` is the task that it really interrupted."""
+        about = {"point": str(self.points[len(self.results)]), "during": during}
+        self.results.append({**about, "outcome": outcome, "seconds": round(seconds), "why": why})
         self.save()
 
     @property

@@ -231,6 +231,14 @@ def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
     )
 
 
+def test_a_power_cut_shuts_the_disk_down_before_anything_else_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(arena.disk, "cut", lambda *names: calls.append(("cut", *names)))
+    monkeypatch.setattr(arena, "lab_command", lambda *words: calls.append(words))
+    arena.power_cut("t", "cp1")
+    assert calls == [("cut", "t", "cp1"), ("power-cut", "cp1", "--name", "t")]
+
+
 @pytest.fixture
 def fake_arena(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Replace the arena by one whose points fail every second time; return what was called."""

@@ -75,9 +75,10 @@ def test_an_interrupted_fire_goes_on_with_the_points_that_are_left(tmp_path: Pat
     key = {"play": "site.yml", "seed": "a", "commit": "1", "steps": ""}
     progress = Progress(tmp_path / "progress.json", key, points, [])
     progress.add("passed", 12.3)
-    progress.add("failed", 4, "lost")
+    progress.add("failed", 4, "lost", during="role : later")
     found = Progress.load(progress.path, key)
     assert found and found.left == points[2:] and found.results[1]["why"] == "lost"
+    assert found.results[1]["during"] == "role : later"
     assert found.summary() == "site.yml, seed a: 1 passed, 1 failed, 0 missed; 1 of 3 left"
     assert all(Progress.load(progress.path, key | {name: "other"}) is None for name in key)
     assert Progress.load(tmp_path / "none", key) is None
@@ -96,7 +97,19 @@ def test_a_fault_waits_for_the_right_start_of_its_task(tmp_path: Path) -> None:
     assert not fired
     events.write_text(task("r : t") + task("r : other") + task("r : t"))
     trigger.join(10)
-    assert len(fired) == 1 and trigger.fired
+    assert len(fired) == 1 and trigger.fired and trigger.during == "r : t"
+
+
+def test_the_task_that_a_fault_really_interrupted_is_recorded(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    events.write_text(task("r : t"))
+    trigger = faults.Trigger(events, Point(RUN, "r : t", 0, 0.4), lambda: None)
+    trigger.start()
+    time.sleep(0.1)
+    with events.open("a") as file:
+        file.write(task("r : later"))
+    trigger.join(10)
+    assert trigger.during == "r : later"
 
 
 def test_a_moment_that_does_not_come_is_no_fault_and_a_failing_fault_is_raised(tmp_path: Path) -> None:
