@@ -77,6 +77,7 @@ def unmount(lab: str, node: str) -> None:
 def remove(lab: str, node: str) -> None:
     """Remove a node's disk, if it has one. Raises LabError if something still uses it."""
     unmount(lab, node)
+    forget_cut(lab, node)
     if _file(lab, node).exists():
         _require_unused(_file(lab, node), f"removing the disk of {node}")
         _file(lab, node).unlink()
@@ -99,9 +100,24 @@ def cut(lab: str, node: str) -> None:
     try:
         if not _is_on(os.fstat(descriptor).st_dev, _file(lab, node)):
             raise LabError(f"Error while cutting the power of {node}: its disk is not mounted; bring the lab up first.")
+        _cut_mark(lab, node).touch()
         fcntl.ioctl(descriptor, _SHUTDOWN, _WITHOUT_LOG.to_bytes(4, "little"))
     finally:
         os.close(descriptor)
+
+
+def was_cut(lab: str, node: str) -> bool:
+    """Return whether a power cut may have changed the disk's content below the times of its files."""
+    return _cut_mark(lab, node).exists()
+
+
+def forget_cut(lab: str, node: str) -> None:
+    """Remember that the disk's content agrees with the times of its files again."""
+    _cut_mark(lab, node).unlink(missing_ok=True)
+
+
+def _cut_mark(lab: str, node: str) -> Path:
+    return _file(lab, node).with_suffix(".cut")
 
 
 def _file(lab: str, node: str) -> Path:

@@ -210,16 +210,24 @@ def _restore(known: State, node: Node, image: str, source: Path) -> None:
         machine.create(node, park.place(known, node), image)
     if node.power_cuts:
         disk.mount(known.name, node.name)
+    cut = disk.was_cut(known.name, node.name)
     for tree, place in _trees(known, node, _inspect(known, node)).items():
-        trees.copy(source / node.name / tree, place, doubted if tree == _DISK else lambda _path: False)
+        on_disk = tree == _DISK
+        trees.copy(
+            source / node.name / tree, place, lambda path, on_disk=on_disk: on_disk and may_differ(path, cut=cut)
+        )
+    disk.forget_cut(known.name, node.name)
     park.wake(known, node)
 
 
-def doubted(path: str) -> bool:
+def may_differ(path: str, *, cut: bool) -> bool:
     """Return whether a file of a disk can have other content than its time says.
 
-    Databases and logs are overwritten in place, and their content reaches the disk before their time; images are not.
+    Databases and logs are overwritten in place, and their content reaches the disk before their time. After a power
+    cut, so may the files of containers have it; blobs of images are written once, under the hash of their content.
     """
+    if cut:
+        return not path.startswith("/containerd/io.containerd.content.v1.content/blobs/")
     return not path.startswith("/containerd/") or path.endswith(".db")
 
 

@@ -7,16 +7,19 @@ import os
 import shutil
 import stat
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 
 from lab.depot import cache
+
+_BLOCK = 1 << 20
 
 
 def copy(source: Path, target: Path, reread: Callable[[str], bool] = lambda _path: False) -> int:
     """Make `target` a copy of `source`, including owners, devices, hard links and attributes; return what was replaced.
 
-    A file with the same size and time is kept, unless `reread` returns True for its path below `source`: after a power
-    cut, the disk can have the new content of a file with its former time.
+    A file with the same size and time is kept, unless `reread` returns True for its path below `source` and its content
+    differs: after a power cut, the disk can have the new content of a file with its former time.
     """
     target.mkdir(parents=True, exist_ok=True)
     work = _Copy(reread)
@@ -80,10 +83,17 @@ class _Copy:
             return there.st_ino == first.lstat().st_ino
         if stat.S_ISREG(state.st_mode):
             pairs = [(each.st_size, each.st_mtime_ns, each.st_nlink) for each in (there, state)]
-            return pairs[0] == pairs[1] and not self.reread(path)
+            return pairs[0] == pairs[1] and (not self.reread(path) or _same_content(source, target))
         if stat.S_ISLNK(state.st_mode):
             return target.readlink() == source.readlink()
         return there.st_rdev == state.st_rdev
+
+
+def _same_content(one: Path, other: Path) -> bool:
+    """Compare two files; filecmp would believe an earlier answer about files with these times."""
+    with one.open("rb") as left, other.open("rb") as right:
+        blocks = zip_longest(iter(lambda: left.read(_BLOCK), b""), iter(lambda: right.read(_BLOCK), b""))
+        return all(ours == theirs for ours, theirs in blocks)
 
 
 def _make(source: Path, target: Path, state: os.stat_result, first: Path | None) -> None:

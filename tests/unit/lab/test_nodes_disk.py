@@ -44,6 +44,7 @@ def test_a_power_cut_takes_what_was_not_synced_and_leaves_new_files_empty(place:
     disk.cut("t", "cp1")
     # As `lab power-cut` does after a test.
     disk.cut("t", "cp1")
+    assert disk.was_cut("t", "cp1")
     with pytest.raises(OSError, match="Input/output error"):
         (place / "etc" / "more").write_text("the power is off")
     disk.mount("t", "cp1")

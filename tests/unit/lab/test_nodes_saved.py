@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -301,7 +302,34 @@ def test_a_container_is_unmounted_even_if_its_disk_could_not_be_filled(
     assert there.calls()[-1] == ["umount", "gpulab-t-cp1"]
 
 
-@pytest.mark.parametrize("path", ["/etc/hosts", "/etcd/member/snap/db", "/containerd/io.containerd.metadata/meta.db"])
-def test_files_whose_times_may_lie_after_a_power_cut_are_copied_again(path: str) -> None:
-    assert saved.doubted(path)
-    assert not saved.doubted("/containerd/io.containerd.content.v1.content/blobs/sha256/abc")
+@pytest.mark.parametrize(
+    ("path", "differs", "after_a_cut"),
+    [
+        ("/etc/hosts", True, True),
+        ("/etcd/member/snap/db", True, True),
+        ("/containerd/io.containerd.metadata.v1.bolt/meta.db", True, True),
+        ("/containerd/io.containerd.snapshotter.v1.overlayfs/snapshots/7/fs/etc/app.conf", False, True),
+        ("/containerd/io.containerd.content.v1.content/blobs/sha256/abc", False, False),
+    ],
+)
+def test_files_whose_times_may_lie_are_compared_by_content(path: str, differs: bool, after_a_cut: bool) -> None:
+    assert saved.may_differ(path, cut=False) == differs
+    assert saved.may_differ(path, cut=True) == after_a_cut
+
+
+def test_a_snapshot_with_other_content_and_the_same_time_is_restored_after_a_power_cut(
+    up: Callable[..., state.State], podman: Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Disk(monkeypatch, podman)
+    up(spec="nodes: [{name: cp1, os: debian12, groups: [control_plane], power_cuts: true}]")
+    file = podman.place("disk-cp1") / "containerd" / "snapshots" / "file"
+    file.parent.mkdir(parents=True)
+    file.write_text("saved")
+    saved.save("t", "built")
+    was = file.stat().st_mtime_ns
+    file.write_text("\0" * 5)
+    os.utime(file, ns=(was, was))
+    (paths.labs() / "t" / "disks").mkdir()
+    disk._cut_mark("t", "cp1").touch()
+    saved.restore("t", "built")
+    assert file.read_text() == "saved" and not disk.was_cut("t", "cp1")

@@ -86,6 +86,7 @@ def test_content_that_changed_without_a_new_time_is_only_found_by_reading(source
     os.utime(shadow, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert trees.copy(source, target) == 0
     assert trees.copy(source, target, lambda path: path == "/etc/shadow") == 1
+    assert trees.copy(source, target, lambda path: True) == 0
     assert listing(target) == listing(source)
 
 
