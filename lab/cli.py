@@ -31,7 +31,7 @@ Name = Annotated[
     str,
     typer.Option("--name", envvar="GPULAB_LAB", help="Name of the lab; labs with different names run side by side."),
 ]
-Copy = Annotated[str, typer.Argument(help="Name of the copy: small letters, digits and '-'.")]
+Copy = Annotated[str, typer.Argument(help="Name of the saved copy: small letters, digits and '-'.")]
 # Options of another program are passed on unchanged.
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -70,7 +70,7 @@ def down(name: Name = "lab") -> None:
 
 @app.command()
 def save(copy: Copy, name: Name = "lab") -> None:
-    """Keep a copy of all nodes of a lab, which are shut down for it and started again; `down` removes the copies."""
+    """Save a copy of all nodes of a lab, which are shut down for it and started again; `down` removes it."""
     from lab.nodes import saved
 
     saved.save(name, copy)
@@ -79,11 +79,11 @@ def save(copy: Copy, name: Name = "lab") -> None:
 
 @app.command()
 def restore(copy: Copy, name: Name = "lab") -> None:
-    """Make all nodes of a lab what they were when the copy was saved; everything since then is lost."""
+    """Make all nodes of a lab what they were when the saved copy was made; everything since then is lost."""
     from lab.nodes import saved
 
     saved.restore(name, copy)
-    progress.say(f"The lab {name} is what it was as {copy}")
+    progress.say(f"The lab {name} is restored from the saved copy {copy}")
 
 
 @app.command(name="power-cut")

@@ -31,8 +31,8 @@ def up(name: str, spec_file: Path | None, inventory_file: Path | None, mirror: s
         known = _known(name, wanted, inventory_file)
         if known.restoring:
             raise LabError(
-                f"Error while bringing up the lab {name}: the copy {known.restoring} is restored only in part. Run "
-                f"`python -m lab restore {known.restoring} --name {name}` again, or remove the lab."
+                f"Error while bringing up the lab {name}: the saved copy {known.restoring} is restored only in part. "
+                f"Run `python -m lab restore {known.restoring} --name {name}` again, or remove the lab."
             )
         spec = known.described()
         if with_depot:

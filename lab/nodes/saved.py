@@ -1,4 +1,4 @@
-"""Copies of a whole lab to go back to, and power cuts. A copy that is not complete is never restored."""
+"""Saved copies of a whole lab to go back to, and power cuts. A saved copy that is not complete is never restored."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _STOP_ROUNDS = 5
 def save(name: str, copy: str) -> None:
     """Shut all nodes down, copy their layers, volumes and disks, and start them again. Raises LabError or DepotError.
 
-    A shutdown, because a copy is made once and restored often: its nodes then boot without a recovery.
+    A shutdown, because a saved copy is made once and restored often: its nodes then boot without a recovery.
     """
     target, doing = _place(name, copy), f"Error while saving the lab {name}"
     with park.held(name), _files_of(doing):
@@ -90,7 +90,7 @@ def power_cut(name: str, node_name: str, *, off: bool) -> None:
         if not node.power_cuts:
             raise LabError(
                 f"{doing}: its files are in the memory of this machine. Add "
-                "`power_cuts: true` to the node in the spec and bring the lab up anew."
+                "`power_cuts: true` to the node in the spec, remove the lab and bring it up again."
             )
         container = machine.container(name, node_name)
         if podman.containers(name).get(container) != "running":
@@ -102,7 +102,7 @@ def power_cut(name: str, node_name: str, *, off: bool) -> None:
 
 
 def names(lab: str) -> list[str]:
-    """Return the names of a lab's complete copies."""
+    """Return the names of a lab's complete saved copies."""
     found = [path.parent.name for path in _directory(lab).glob(f"*/{_FILE}")]
     return sorted(name for name in found if not name.startswith("."))
 
@@ -113,7 +113,9 @@ def _directory(lab: str) -> Path:
 
 def _place(lab: str, copy: str) -> Path:
     if not _NAME.fullmatch(copy):
-        raise LabError(f"Error while reading the name of the copy {copy!r}: at most 31 small letters, digits and '-'.")
+        raise LabError(
+            f"Error while reading the name of the saved copy {copy!r}: at most 31 small letters, digits and '-'."
+        )
     return _directory(lab) / copy
 
 
@@ -128,11 +130,11 @@ def _files_of(doing: str) -> Iterator[None]:
 
 def _require_whole(known: State, doing: str) -> None:
     if known.restoring:
-        raise LabError(f"{doing}: the copy {known.restoring} is restored only in part. Run the restore again.")
+        raise LabError(f"{doing}: the saved copy {known.restoring} is restored only in part. Run the restore again.")
 
 
 def _require_copyable(known: State, doing: str) -> None:
-    """Raise LabError if a lab has something that is in no copy, because it would go on with other nodes' state."""
+    """Raise LabError if a lab has something that is in no saved copy: it would not fit the restored nodes."""
     if (paths.labs() / known.name / vm.NODE).is_dir():
         raise LabError(f"{doing}: it has the virtual machine {vm.NODE}, which can't be saved.")
     if shared := [node.name for node in known.described().nodes if node.untidy.nfs]:
@@ -150,7 +152,7 @@ def _running(known: State, doing: str) -> tuple[Node, ...]:
 
 
 def _require_space(known: State, nodes: Iterable[Node], doing: str) -> None:
-    """Raise LabError if a copy does not fit, while the nodes still run."""
+    """Raise LabError if a saved copy does not fit, while the nodes still run."""
     wanted = [tree for node in nodes for tree in _trees(known, node, _inspect(known, node)).values()]
     needed, free = sum(map(trees.size, wanted)), shutil.disk_usage(paths.labs()).free
     if needed > free:
@@ -162,7 +164,7 @@ def _read(lab: str, source: Path, known: State, doing: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads((source / _FILE).read_text())
     except FileNotFoundError:
         there = ", ".join(names(lab)) or "none"
-        raise LabError(f"{doing}: the lab {lab} has no such copy (there are: {there}).") from None
+        raise LabError(f"{doing}: the lab {lab} has no such saved copy (there are: {there}).") from None
     if found["subnets"] != known.subnets:
         raise LabError(f"{doing}: it was saved with the networks {found['subnets']}, the lab has {known.subnets}.")
     return found
@@ -195,7 +197,7 @@ def _each(nodes: Iterable[Node], action: Callable[[Node], _Result]) -> dict[str,
 
 
 def _save(known: State, node: Node, work: Path) -> dict[str, Any]:
-    """Copy a node, and return what the copy's description says about it."""
+    """Copy a node, and return what the saved copy's description says about it."""
     about = _inspect(known, node)
     for name, tree in _trees(known, node, about).items():
         trees.copy(tree, work / node.name / name)
@@ -232,7 +234,7 @@ def may_differ(path: str, *, cut: bool) -> bool:
 
 
 def _trees(known: State, node: Node, about: dict[str, Any]) -> dict[str, Path]:
-    """Return the directories that a node writes to, by the name that they have in a copy."""
+    """Return the directories that a node writes to, by the name that they have in a saved copy."""
     prefix = f"{machine.container(known.name, node.name)}-"
     found = {"layer": Path(about["GraphDriver"]["Data"]["UpperDir"])}
     for mount in about["Mounts"]:

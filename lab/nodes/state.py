@@ -35,7 +35,7 @@ class State:
     subnets: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Member] = field(default_factory=dict)
     depot: dict[str, str] = field(default_factory=dict)
-    # The copy that is being restored: until that is complete, no node may start.
+    # The saved copy that is being restored: until that is complete, no node may start.
     restoring: str = ""
 
     def described(self) -> Spec:

@@ -32,11 +32,11 @@ def begin(arena: Arena, seed: str, number: int, pattern: str) -> Progress:
         return known
     say(f"an uninterrupted run of {arena.play}, to know its steps")
     recorded, seconds = arena.record()
-    points = choose(recorded, arena.cuttable(), number, seed, pattern)
+    points = choose(recorded, arena.nodes_with_disk(), number, seed, pattern)
     say(f"{len(recorded)} steps in {seconds:.0f} s")
-    begun = Progress(path, key, points, [])
-    begun.save()
-    return begun
+    chosen_points = Progress(path, key, points, [])
+    chosen_points.save()
+    return chosen_points
 
 
 def fire(

@@ -26,7 +26,7 @@ from support.secret_scan import files, recent, tokens
 
 from fire import faults
 from fire.points import CONTROLLER, POWER, RUN, Point, Step, steps
-from lab.nodes import disk, spec
+from lab.nodes import disk, saved, spec
 
 COPY = "fire"
 _SETTLE_SECONDS = 180
@@ -60,7 +60,7 @@ def head() -> str:
 
 
 class Arena:
-    """The lab of a play. Its inventory is in `controller`, of which `kept` is the copy that belongs to the lab's.
+    """The lab of a play. Its inventory is in `controller`, of which `kept` is the saved copy that belongs to the lab's.
 
     `place` is the name of the lab and a directory, by default one for each play, which stays for later calls.
     """
@@ -100,9 +100,9 @@ class Arena:
         self.controller.mkdir(parents=True)
         arguments = ["--name", self.lab, "--spec", str(self.setup.spec), "--inventory", str(self.inventory)]
         lab_command("up", *arguments)
-        with Machine(self) as machine:
+        with Controller(self) as controller:
             for play in self.setup.before:
-                machine.run(play, "before").expect_success()
+                controller.run(play, "before").expect_success()
         lab_command("save", COPY, "--name", self.lab)
         work = self.directory / "kept.new"
         shutil.rmtree(work, ignore_errors=True)
@@ -115,10 +115,9 @@ class Arena:
         return self.directory / "kept.json"
 
     def _prepared(self) -> bool:
-        if not self.kept.is_dir() or json.loads(self._key_file.read_text()) != self.key():
+        if not (self.kept.is_dir() and self._key_file.is_file() and COPY in saved.names(self.lab)):
             return False
-        status = subprocess.run(["podman", "container", "exists", f"gpulab-{self.lab}-cp1"], check=False).returncode
-        return status == 0
+        return json.loads(self._key_file.read_text()) == self.key()
 
     def restore(self) -> None:
         self.restored = time.time()
@@ -130,14 +129,14 @@ class Arena:
         lab_command("down", "--name", self.lab)
         shutil.rmtree(self.kept, ignore_errors=True)
 
-    def cuttable(self) -> list[str]:
+    def nodes_with_disk(self) -> list[str]:
         """Return the nodes that can lose power."""
         return sorted(node.name for node in spec.load(self.setup.spec).nodes if node.power_cuts)
 
     def settle(self) -> None:
         """Wait until a cluster that has just been started works as before; bare machines need not be waited for.
 
-        What the API says about a node counts once its kubelet has renewed its lease: before that, it is from the copy.
+        What the API says about a node counts once its kubelet has renewed its lease: before, it is from the saved copy.
         """
         hosts = Inventory.read(self.inventory)
         if not _has_cluster(hosts):
@@ -154,30 +153,30 @@ class Arena:
         """Return the steps of an uninterrupted run, and its seconds. Raises AssertionError if it fails."""
         self.restore()
         self.settle()
-        with Machine(self) as machine:
+        with Controller(self) as controller:
             began = time.monotonic()
-            run = machine.run(self.play, "recorded", *self.arguments).expect_success()
+            run = controller.run(self.play, "recorded", *self.arguments).expect_success()
             end = time.monotonic()
         return steps(run.events, end), end - began
 
     def attempt(self, point: Point, log: Path) -> tuple[str, str]:
         """Interrupt a run at a point and run it again; return the outcome, and what was wrong."""
         hosts = Inventory.read(self.inventory)
-        with Machine(self) as machine, ExitStack() as probing:
+        with Controller(self) as controller, ExitStack() as probing:
             prober = ApiProber(admin_access(hosts.control_plane), log) if _has_cluster(hosts) else None
             if prober:
                 probing.enter_context(prober)
                 prober.wait()
-            fired, run = machine.interrupted(self.play, point, *self.arguments)
+            fired, run = controller.interrupted(self.play, point, *self.arguments)
             if ended := not_interrupted(point, run, fired=fired):
                 return ended
             before = _identity(hosts) if prober or _initialized(run) else ""
-            again = machine.run(self.play, "again", *self.arguments)
+            again = controller.run(self.play, "again", *self.arguments)
             probing.close()
             if again.status:
                 return "failed", f"the next run ended with {again.status}:\n{again.failures() or again.tail(20)}"
-            third = machine.run(self.play, "third", *self.arguments)
-            problems = [*_unfinished(third), *machine.left(hosts), *_cluster_problems(hosts)]
+            third = controller.run(self.play, "third", *self.arguments)
+            problems = [*_unfinished(third), *controller.secrets_left(hosts), *_cluster_problems(hosts)]
             if before and _identity(hosts) != before:
                 problems.append(f"the cluster is another one: {before} => {_identity(hosts)}")
             if prober:
@@ -185,7 +184,7 @@ class Arena:
         return ("failed", "\n".join(problems)) if problems else ("passed", "")
 
 
-class Machine:
+class Controller:
     """The controller of one point. Its temporary files and connections are apart from those of other processes."""
 
     def __init__(self, arena: Arena) -> None:
@@ -193,7 +192,7 @@ class Machine:
         self.scratch = Path(tempfile.mkdtemp(prefix="fire-"))
         self.sockets = self.scratch / "cp"
 
-    def __enter__(self) -> Machine:
+    def __enter__(self) -> Controller:
         for name in ("tmp", "ansible", "events", "cp"):
             (self.scratch / name).mkdir()
         return self
@@ -234,7 +233,7 @@ class Machine:
     def _events(self, name: str) -> Path:
         return self.scratch / "events" / f"{name}.jsonl"
 
-    def left(self, hosts: Inventory) -> list[str]:
+    def secrets_left(self, hosts: Inventory) -> list[str]:
         """Return the files that contain a secret which a run should have removed, on this machine and on the hosts."""
         known = tokens(Cluster.of(hosts))
         own = [self.scratch / "tmp", self.scratch / "ansible"]
@@ -269,7 +268,7 @@ def _has_cluster(hosts: Inventory) -> bool:
 
 
 def _initialized(run: Run) -> bool:
-    """Return whether a run has finished the task after which no other run may make the cluster anew."""
+    """Return whether a run has finished the task after which no other run may make the cluster again."""
     return any(result["task"] == _INITIALIZE for result in run.results("ok", "changed"))
 
 

@@ -100,8 +100,8 @@ def probe(kind: str, send: Callable[[int], int], interval: float, ended: threadi
         except (OSError, http.client.HTTPException) as problem:
             error = type(problem).__name__
         now = time.monotonic()
-        told = {"kind": kind, "number": number, "at": at, "took": now - began, "status": status, "error": error}
-        out(json.dumps(told))
+        answer = {"kind": kind, "number": number, "at": at, "took": now - began, "status": status, "error": error}
+        out(json.dumps(answer))
         due = max(due + interval, now)
 
 

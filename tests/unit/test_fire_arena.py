@@ -41,8 +41,8 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setattr(arena, "_identity", lambda _hosts: "1")
     monkeypatch.setattr(arena, "tokens", lambda _cluster: [SECRET])
     monkeypatch.setattr(arena, "files", lambda _host, _places: found["files"])
-    monkeypatch.setattr(arena.Machine, "interrupted", lambda *_: (found["fired"], found["interrupted"]))
-    monkeypatch.setattr(arena.Machine, "run", lambda self, play, name, *_: found[name])
+    monkeypatch.setattr(arena.Controller, "interrupted", lambda *_: (found["fired"], found["interrupted"]))
+    monkeypatch.setattr(arena.Controller, "run", lambda self, play, name, *_: found[name])
     return found
 
 
@@ -116,7 +116,9 @@ def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
 ) -> None:
     commands: list[str] = []
     monkeypatch.setattr(arena, "lab_command", lambda *words: commands.append(words[0]))
-    monkeypatch.setattr(arena.subprocess, "run", lambda *_, **_options: SimpleNamespace(returncode=0, stdout="1\n"))
+    monkeypatch.setattr(arena.saved, "names", lambda _lab: copies)
+    monkeypatch.setattr(arena, "head", lambda: "1")
+    copies = [arena.COPY]
 
     def prepare(play: str = "site.yml", *arguments: str) -> list[str]:
         commands.clear()
@@ -135,6 +137,8 @@ def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
         assert prepare() == made
     monkeypatch.setattr(arena, "head", lambda: "2")
     assert (prepare(), prepare()) == (made, [])
+    copies.clear()
+    assert prepare() == made
 
 
 @pytest.mark.parametrize(
@@ -146,7 +150,7 @@ def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
         ("failed", "2", ""),
     ],
 )
-def test_a_cluster_that_was_initialized_is_not_made_anew(
+def test_a_cluster_that_was_initialized_is_not_made_again(
     plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, status: str, after: str, words: str
 ) -> None:
     answers = iter(["1", *[after] * 9] if status == "changed" else [after] * 9)
@@ -184,11 +188,11 @@ def test_a_restored_cluster_works_only_when_its_kubelets_have_reported_since(
 def test_a_temporary_file_of_the_controller_with_a_key_is_a_secret_that_is_left(
     plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(self: arena.Machine, play: str, name: str, *_arguments: str) -> Run:
+    def run(self: arena.Controller, play: str, name: str, *_arguments: str) -> Run:
         (self.scratch / "tmp" / "kubeconfig").write_text("client-key-data: x")
         return Run(0, "")
 
-    monkeypatch.setattr(arena.Machine, "run", run)
+    monkeypatch.setattr(arena.Controller, "run", run)
     outcome, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
     assert outcome == "failed" and why.endswith("/tmp/kubeconfig")
 
@@ -214,7 +218,7 @@ def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
         def acknowledged(self) -> set[str]:
             return {"probe-1", "probe-2"}
 
-    def run(self: arena.Machine, play: str, name: str, *_arguments: str) -> Run:
+    def run(self: arena.Controller, play: str, name: str, *_arguments: str) -> Run:
         # A third run that changes nothing is one without writes of others.
         assert Prober.probing == (name == "again")
         return Run(0, "")
@@ -223,7 +227,7 @@ def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
     monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: True)
     monkeypatch.setattr(arena, "admin_access", lambda _host: None)
     monkeypatch.setattr(arena, "ApiProber", Prober)
-    monkeypatch.setattr(arena.Machine, "run", run)
+    monkeypatch.setattr(arena.Controller, "run", run)
     monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=lambda *_: items)))
     found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
     assert found == outcome and ("1 acknowledged objects are lost, the first is probe-1" in why) == (

@@ -101,7 +101,7 @@ def test_a_copy_that_is_not_complete_is_never_restored(
                 saved.save("t", name)
     assert saved.names("t") == ["built"]
     assert {entry["state"] for entry in podman.containers.values()} == {"running"}
-    with pytest.raises(LabError, match=r"no such copy \(there are: built\)"):
+    with pytest.raises(LabError, match=r"no such saved copy \(there are: built\)"):
         saved.restore("t", "other")
     saved.restore("t", "built")
     assert read(podman) == {"saved"}
@@ -118,7 +118,7 @@ def test_an_interrupted_restore_is_repeated_before_anything_starts(
     podman.fail = ""
     assert known().restoring == "built"
     for step in (lab, lambda: saved.save("t", "built"), lambda: saved.power_cut("t", "cp1", off=True)):
-        with pytest.raises(LabError, match="the copy built is restored only in part"):
+        with pytest.raises(LabError, match="the saved copy built is restored only in part"):
             step()
     saved.restore("t", "built")
     assert read(podman) == {"saved"}
@@ -151,7 +151,7 @@ def known() -> state.State:
 
 @pytest.mark.parametrize("name", ["", "Upper", ".hidden", "a/b", "x" * 40])
 def test_invalid_names_of_copies_are_refused(lab: Callable[..., state.State], name: str) -> None:
-    with pytest.raises(LabError, match="name of the copy"):
+    with pytest.raises(LabError, match="name of the saved copy"):
         saved.save("t", name)
 
 
