@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -212,12 +213,9 @@ def _restore(known: State, node: Node, image: str, source: Path) -> None:
         machine.create(node, park.place(known, node), image)
     if node.power_cuts:
         disk.mount(known.name, node.name)
-    cut = disk.was_cut(known.name, node.name)
+    on_disk = partial(may_differ, cut=disk.was_cut(known.name, node.name))
     for tree, place in _trees(known, node, _inspect(known, node)).items():
-        on_disk = tree == _DISK
-        trees.copy(
-            source / node.name / tree, place, lambda path, on_disk=on_disk: on_disk and may_differ(path, cut=cut)
-        )
+        trees.copy(source / node.name / tree, place, on_disk if tree == _DISK else lambda _path: False)
     disk.forget_cut(known.name, node.name)
     park.wake(known, node)
 

@@ -117,7 +117,7 @@ class Arena:
     def _prepared(self) -> bool:
         if not (self.kept.is_dir() and self._key_file.is_file() and COPY in saved.names(self.lab)):
             return False
-        return json.loads(self._key_file.read_text()) == self.key()
+        return bool(self.key() == json.loads(self._key_file.read_text()))
 
     def restore(self) -> None:
         self.restored = time.time()

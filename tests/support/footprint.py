@@ -81,7 +81,7 @@ class Footprint:
         """Return the footprint from the program's output."""
         given: dict[str, Any] = json.loads(text)
         # A host without a tool has None.
-        found = {name: "" if output is None else output for name, output in given.items()}
+        found: dict[str, Any] = {name: "" if output is None else output for name, output in given.items()}
         packet_filter: Counter[str] = Counter(nft_rules(found["nft"]))
         for name in ("iptables", "ip6tables", "iptables_legacy", "ip6tables_legacy"):
             packet_filter.update(f"{name} {rule}" for rule in iptables_rules(found[name]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import time
 from datetime import datetime, timezone
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,8 @@ from fire import arena
 from fire.points import CONTROLLER, POWER, RUN, Point, Progress, Step
 from support.hosts import ROOT, Inventory
 from support.play import Run
+
+from lab.nodes import disk, saved
 
 POINT = Point(RUN, "host : Write", 0, 0.5)
 FAILED = {"event": "result", "host": "cp1", "task": "kubeadm : Join", "status": "failed", "message": "it is held"}
@@ -115,10 +118,10 @@ def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
     plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     commands: list[str] = []
-    monkeypatch.setattr(arena, "lab_command", lambda *words: commands.append(words[0]))
-    monkeypatch.setattr(arena.saved, "names", lambda _lab: copies)
-    monkeypatch.setattr(arena, "head", lambda: "1")
     copies = [arena.COPY]
+    monkeypatch.setattr(arena, "lab_command", lambda *words: commands.append(words[0]))
+    monkeypatch.setattr(saved, "names", lambda _lab: copies)
+    monkeypatch.setattr(arena, "head", lambda: "1")
 
     def prepare(play: str = "site.yml", *arguments: str) -> list[str]:
         commands.clear()
@@ -177,7 +180,7 @@ def test_a_restored_cluster_works_only_when_its_kubelets_have_reported_since(
 
     monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: True)
     monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=get)))
-    monkeypatch.setattr(arena.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(arena, "_SETTLE_SECONDS", 0.2)
     with pytest.raises(AssertionError, match="the kubelet of gpu1 has not reported yet"):
         found.settle()
@@ -237,7 +240,7 @@ def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
 
 def test_a_power_cut_shuts_the_disk_down_before_anything_else_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, ...]] = []
-    monkeypatch.setattr(arena.disk, "cut", lambda *names: calls.append(("cut", *names)))
+    monkeypatch.setattr(disk, "cut", lambda *names: calls.append(("cut", *names)))
     monkeypatch.setattr(arena, "lab_command", lambda *words: calls.append(words))
     arena.power_cut("t", "cp1")
     assert calls == [("cut", "t", "cp1"), ("power-cut", "cp1", "--name", "t")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -82,7 +83,7 @@ def test_a_copy_that_does_not_fit_is_refused_while_the_nodes_run(
 ) -> None:
     (podman.place(LAYER) / "large").write_bytes(bytes(5 << 20))
     (podman.place(LAYER) / "again").hardlink_to(podman.place(LAYER) / "large")
-    monkeypatch.setattr(saved.shutil, "disk_usage", lambda _path: SimpleNamespace(free=4 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=4 << 20))
     podman.calls.clear()
     with pytest.raises(LabError, match=r"it needs 5 MiB below .*, where 4 MiB are free"):
         saved.save("t", "built")
@@ -170,7 +171,8 @@ def test_nodes_that_were_stopped_are_started_again_if_another_could_not_be_stopp
         if arguments[0] == "stop":
             podman.containers["gpulab-t-cp1"]["state"] = "exited"
             raise DepotError("Error while stopping: told to fail")
-        return podman.run(*arguments, **given)
+        output: str = podman.run(*arguments, **given)
+        return output
 
     monkeypatch.setattr(podman_module, "run", run)
     podman.calls.clear()
@@ -188,7 +190,7 @@ def test_a_node_that_podman_starts_again_is_stopped_again(
     states = iter(["stopping", "running", "exited"])
 
     def run(*arguments: object, **given: Any) -> str:
-        output = podman.run(*arguments, **given)
+        output: str = podman.run(*arguments, **given)
         if arguments[0] == "stop":
             podman.containers["gpulab-t-cp1"]["state"] = next(states)
         return output
