@@ -7,24 +7,22 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from support.api_prober import NAMESPACE, ApiProber, admin_access
+from support.api_prober import ApiProber, admin_access
 from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import PREFIX, lab_command
 from support.play import Run, environment, execute
 from support.secret_scan import files, recent, tokens
 
-from fire import faults
+from fire import checks, faults
 from fire.points import CONTROLLER, POWER, RUN, Point, Step, steps
 from lab.nodes import disk, saved, spec
 
@@ -32,12 +30,6 @@ COPY = "fire"
 _SETTLE_SECONDS = 180
 # What no temporary file may contain after a run.
 _PRIVATE = (b"PRIVATE KEY-----", b"client-key-data")
-_INITIALIZE = "kubeadm : Initialize the control plane"
-# The certificate authority, and the head of etcd's log, which has the IDs of its cluster and member.
-_IDENTITY = """
-sha256sum /etc/kubernetes/pki/ca.crt
-cd /var/lib/etcd/member/wal && head -c 64 "$(ls *.wal | head -n 1)" | sha256sum
-"""
 _TEMPORARY = "/tmp /var/tmp /root/.ansible /home"
 
 
@@ -139,7 +131,7 @@ class Arena:
         What the API says about a node counts once its kubelet has renewed its lease: before, it is from the saved copy.
         """
         hosts = Inventory.read(self.inventory)
-        if not _has_cluster(hosts):
+        if not checks.has_cluster(hosts):
             return
         end = time.monotonic() + _SETTLE_SECONDS
         problems = ["the API does not answer"]
@@ -147,7 +139,7 @@ class Arena:
             assert time.monotonic() < end, f"the restored cluster does not work: {problems}"
             time.sleep(1)
             with suppress(AssertionError):
-                problems = [*_not_renewed(hosts, self.restored), *_cluster_problems(hosts)]
+                problems = [*checks.not_renewed(hosts, self.restored), *checks.cluster_problems(hosts)]
 
     def record(self) -> tuple[list[Step], float]:
         """Return the steps of an uninterrupted run, and its seconds. Raises AssertionError if it fails."""
@@ -163,24 +155,24 @@ class Arena:
         """Interrupt a run at a point and run it again; return the outcome, and what was wrong."""
         hosts = Inventory.read(self.inventory)
         with Controller(self) as controller, ExitStack() as probing:
-            prober = ApiProber(admin_access(hosts.control_plane), log) if _has_cluster(hosts) else None
+            prober = ApiProber(admin_access(hosts.control_plane), log) if checks.has_cluster(hosts) else None
             if prober:
                 probing.enter_context(prober)
                 prober.wait()
             fired, run = controller.interrupted(self.play, point, *self.arguments)
-            if ended := not_interrupted(point, run, fired=fired):
+            if ended := checks.not_interrupted(point, run, fired=fired):
                 return ended
-            before = _identity(hosts) if prober or _initialized(run) else ""
+            before = checks.identity(hosts) if prober or checks.initialized(run) else ""
             again = controller.run(self.play, "again", *self.arguments)
             probing.close()
             if again.status:
                 return "failed", f"the next run ended with {again.status}:\n{again.failures() or again.tail(20)}"
             third = controller.run(self.play, "third", *self.arguments)
-            problems = [*_unfinished(third), *controller.secrets_left(hosts), *_cluster_problems(hosts)]
-            if before and _identity(hosts) != before:
-                problems.append(f"the cluster is another one: {before} => {_identity(hosts)}")
+            problems = [*checks.unfinished(third), *controller.secrets_left(hosts), *checks.cluster_problems(hosts)]
+            if before and checks.identity(hosts) != before:
+                problems.append(f"the cluster is another one: {before} => {checks.identity(hosts)}")
             if prober:
-                problems += _lost(hosts, prober)
+                problems += checks.lost(hosts, prober)
         return ("failed", "\n".join(problems)) if problems else ("passed", "")
 
 
@@ -251,61 +243,5 @@ def power_cut(lab: str, node: str) -> None:
     lab_command("power-cut", node, "--name", lab)
 
 
-def not_interrupted(point: Point, run: Run, *, fired: bool) -> tuple[str, str] | None:
-    """Return the outcome of a run that its fault did not interrupt, None if it did.
-
-    A kill can come when the run has already ended. A run that loses a node may go on and even succeed.
-    """
-    if fired and (point.kind == POWER or run.status == -signal.SIGKILL):
-        return None
-    if run.status:
-        return "failed", f"the run failed before its fault, with {run.status}:\n{run.failures() or run.tail(20)}"
-    return "missed", "the run ended before its moment came"
-
-
-def _has_cluster(hosts: Inventory) -> bool:
-    return hosts.control_plane.attempt("test -s /etc/kubernetes/admin.conf").returncode == 0
-
-
-def _initialized(run: Run) -> bool:
-    """Return whether a run has finished the task after which no other run may make the cluster again."""
-    return any(result["task"] == _INITIALIZE for result in run.results("ok", "changed"))
-
-
-def _identity(hosts: Inventory) -> str:
-    return " ".join(hosts.control_plane.attempt(_IDENTITY).stdout.split())
-
-
 def _any(data: bytes, *secrets: Sequence[bytes]) -> bool:
     return any(secret in data for group in secrets for secret in group)
-
-
-def _unfinished(third: Run) -> list[str]:
-    if third.status:
-        return [f"the run after that ended with {third.status}:\n{third.failures()}"]
-    return [f"the run after that changed {host}: {task}" for host, task in sorted(third.changed())]
-
-
-def _cluster_problems(hosts: Inventory) -> list[str]:
-    cluster = Cluster.of(hosts)
-    ready, gpus = cluster.ready_nodes(), cluster.allocatable_gpus()
-    problems = [f"node {name} is not ready" for name in sorted(hosts.hosts.keys() - ready)]
-    if gpus != hosts.expected_gpus():
-        problems.append(f"the nodes offer the GPUs {gpus}, expected are {hosts.expected_gpus()}")
-    return problems
-
-
-def _not_renewed(hosts: Inventory, since: float) -> list[str]:
-    leases = Cluster.of(hosts).get("leases", "-n", "kube-node-lease")["items"]
-    renewed = {
-        item["metadata"]["name"]
-        for item in leases
-        if datetime.fromisoformat(item["spec"]["renewTime"]).timestamp() > since
-    }
-    return [f"the kubelet of {name} has not reported yet" for name in sorted(hosts.hosts.keys() - renewed)]
-
-
-def _lost(hosts: Inventory, prober: ApiProber) -> list[str]:
-    there = {item["metadata"]["name"] for item in Cluster.of(hosts).get("configmaps", "-n", NAMESPACE)["items"]}
-    lost = sorted(prober.acknowledged() - there)
-    return [f"{len(lost)} acknowledged objects are lost, the first is {lost[0]}"] if lost else []

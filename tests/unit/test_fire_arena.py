@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from fire import __main__ as program
-from fire import arena
+from fire import arena, checks
 from fire.points import CONTROLLER, POWER, RUN, Point, Progress, Step
 from support.hosts import ROOT, Inventory
 from support.play import Run
@@ -38,10 +38,11 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     }
     hosts = SimpleNamespace(hosts={"gpu1": SimpleNamespace(name="gpu1")}, control_plane=None)
     monkeypatch.setattr(Inventory, "read", lambda _path: hosts)
-    monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: False)
-    monkeypatch.setattr(arena, "_cluster_problems", lambda _hosts: found["problems"])
-    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: None))
-    monkeypatch.setattr(arena, "_identity", lambda _hosts: "1")
+    monkeypatch.setattr(checks, "has_cluster", lambda _hosts: False)
+    monkeypatch.setattr(checks, "cluster_problems", lambda _hosts: found["problems"])
+    for module in (arena, checks):
+        monkeypatch.setattr(module, "Cluster", SimpleNamespace(of=lambda _hosts: None))
+    monkeypatch.setattr(checks, "identity", lambda _hosts: "1")
     monkeypatch.setattr(arena, "tokens", lambda _cluster: [SECRET])
     monkeypatch.setattr(arena, "files", lambda _host, _places: found["files"])
     monkeypatch.setattr(arena.Controller, "interrupted", lambda *_: (found["fired"], found["interrupted"]))
@@ -91,7 +92,7 @@ def test_each_outcome_of_a_point(plan: dict[str, Any], change: dict[str, Any], o
 def test_only_a_run_that_its_fault_ended_was_interrupted(
     kind: str, fired: bool, status: int, outcome: str | None
 ) -> None:
-    found = arena.not_interrupted(Point(kind, "host : Write", 0, 0.5), Run(status, "", [FAILED]), fired=fired)
+    found = checks.not_interrupted(Point(kind, "host : Write", 0, 0.5), Run(status, "", [FAILED]), fired=fired)
     assert (found and found[0]) == outcome
     assert outcome != "failed" or (found and "it is held" in found[1])
 
@@ -157,14 +158,14 @@ def test_a_cluster_that_was_initialized_is_not_made_again(
     plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, status: str, after: str, words: str
 ) -> None:
     answers = iter(["1", *[after] * 9] if status == "changed" else [after] * 9)
-    monkeypatch.setattr(arena, "_identity", lambda _hosts: next(answers))
-    plan["interrupted"] = Run(-9, "", [FAILED | {"task": arena._INITIALIZE, "status": status}])
+    monkeypatch.setattr(checks, "identity", lambda _hosts: next(answers))
+    plan["interrupted"] = Run(-9, "", [FAILED | {"task": checks.INITIALIZE, "status": status}])
     found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
     assert (found, why) == ("failed" if words else "passed", words)
 
 
 def test_the_task_that_initializes_the_cluster_has_this_name() -> None:
-    role, _, name = arena._INITIALIZE.partition(" : ")
+    role, _, name = checks.INITIALIZE.partition(" : ")
     assert f"- name: {name}\n" in (ROOT / "roles" / role / "tasks" / "init.yml").read_text()
 
 
@@ -178,8 +179,9 @@ def test_a_restored_cluster_works_only_when_its_kubelets_have_reported_since(
     def get(*_arguments: str) -> dict[str, Any]:
         return {"items": [{"metadata": {"name": "gpu1"}, "spec": {"renewTime": times[0]}}]}
 
-    monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: True)
-    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=get)))
+    monkeypatch.setattr(checks, "has_cluster", lambda _hosts: True)
+    for module in (arena, checks):
+        monkeypatch.setattr(module, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=get)))
     monkeypatch.setattr(time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(arena, "_SETTLE_SECONDS", 0.2)
     with pytest.raises(AssertionError, match="the kubelet of gpu1 has not reported yet"):
@@ -227,11 +229,12 @@ def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
         return Run(0, "")
 
     items = {"items": [{"metadata": {"name": name}} for name in there]}
-    monkeypatch.setattr(arena, "_has_cluster", lambda _hosts: True)
+    monkeypatch.setattr(checks, "has_cluster", lambda _hosts: True)
     monkeypatch.setattr(arena, "admin_access", lambda _host: None)
     monkeypatch.setattr(arena, "ApiProber", Prober)
     monkeypatch.setattr(arena.Controller, "run", run)
-    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=lambda *_: items)))
+    for module in (arena, checks):
+        monkeypatch.setattr(module, "Cluster", SimpleNamespace(of=lambda _hosts: SimpleNamespace(get=lambda *_: items)))
     found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
     assert found == outcome and ("1 acknowledged objects are lost, the first is probe-1" in why) == (
         outcome == "failed"

@@ -1,0 +1,76 @@
+"""What a point is judged by: how its run ended, and what the cluster has afterwards."""
+
+from __future__ import annotations
+
+import signal
+from datetime import datetime
+
+from support.api_prober import NAMESPACE, ApiProber
+from support.cluster import Cluster
+from support.hosts import Inventory
+from support.play import Run
+
+from fire.points import POWER, Point
+
+INITIALIZE = "kubeadm : Initialize the control plane"
+# The certificate authority, and the head of etcd's log, which has the IDs of its cluster and member.
+_IDENTITY = """
+sha256sum /etc/kubernetes/pki/ca.crt
+cd /var/lib/etcd/member/wal && head -c 64 "$(ls *.wal | head -n 1)" | sha256sum
+"""
+
+
+def not_interrupted(point: Point, run: Run, *, fired: bool) -> tuple[str, str] | None:
+    """Return the outcome of a run that its fault did not interrupt, None if it did.
+
+    A kill can come when the run has already ended. A run that loses a node may go on and even succeed.
+    """
+    if fired and (point.kind == POWER or run.status == -signal.SIGKILL):
+        return None
+    if run.status:
+        return "failed", f"the run failed before its fault, with {run.status}:\n{run.failures() or run.tail(20)}"
+    return "missed", "the run ended before its moment came"
+
+
+def has_cluster(hosts: Inventory) -> bool:
+    return hosts.control_plane.attempt("test -s /etc/kubernetes/admin.conf").returncode == 0
+
+
+def initialized(run: Run) -> bool:
+    """Return whether a run has finished the task after which no other run may make the cluster again."""
+    return any(result["task"] == INITIALIZE for result in run.results("ok", "changed"))
+
+
+def identity(hosts: Inventory) -> str:
+    return " ".join(hosts.control_plane.attempt(_IDENTITY).stdout.split())
+
+
+def unfinished(third: Run) -> list[str]:
+    if third.status:
+        return [f"the run after that ended with {third.status}:\n{third.failures()}"]
+    return [f"the run after that changed {host}: {task}" for host, task in sorted(third.changed())]
+
+
+def cluster_problems(hosts: Inventory) -> list[str]:
+    cluster = Cluster.of(hosts)
+    ready, gpus = cluster.ready_nodes(), cluster.allocatable_gpus()
+    problems = [f"node {name} is not ready" for name in sorted(hosts.hosts.keys() - ready)]
+    if gpus != hosts.expected_gpus():
+        problems.append(f"the nodes offer the GPUs {gpus}, expected are {hosts.expected_gpus()}")
+    return problems
+
+
+def not_renewed(hosts: Inventory, since: float) -> list[str]:
+    leases = Cluster.of(hosts).get("leases", "-n", "kube-node-lease")["items"]
+    renewed = {
+        item["metadata"]["name"]
+        for item in leases
+        if datetime.fromisoformat(item["spec"]["renewTime"]).timestamp() > since
+    }
+    return [f"the kubelet of {name} has not reported yet" for name in sorted(hosts.hosts.keys() - renewed)]
+
+
+def lost(hosts: Inventory, prober: ApiProber) -> list[str]:
+    there = {item["metadata"]["name"] for item in Cluster.of(hosts).get("configmaps", "-n", NAMESPACE)["items"]}
+    lost = sorted(prober.acknowledged() - there)
+    return [f"{len(lost)} acknowledged objects are lost, the first is {lost[0]}"] if lost else []
