@@ -91,10 +91,25 @@ def containerd_hosts(
     ]
 
 
-@filter_errors("choosing the kubelet's resolv.conf")
-def kubelet_resolv_conf(host: Mapping[str, Any], wanted: str = "", shared: str | None = None) -> str:
-    """Decide from which file a host's kubelet reads name servers."""
-    return resolv_conf(host["resolver"], wanted, shared, bool(host["cluster"]["finished"]))
+@filter_errors("choosing a host's settings of the kubelet")
+def kubelet_settings(
+    host: Mapping[str, Any],
+    resolv_conf_wanted: str = "",
+    shutdown: int = 0,
+    shutdown_critical: int = 0,
+    shared: Mapping[str, Any] | None = None,
+) -> dict[str, str]:
+    """Return the fields of KubeletConfiguration that are a host's own.
+
+    ``shutdown`` is how long a shutdown waits for pods, in seconds, ``shutdown_critical`` its part for critical pods.
+    ``shared`` are fields of the KubeletConfiguration of all nodes, among which any period for shutdowns excludes these.
+    """
+    found = shared or {}
+    path = resolv_conf(host["resolver"], resolv_conf_wanted, found.get("resolvConf"), bool(host["cluster"]["finished"]))
+    periods = {}
+    if shutdown and host["gpus"] and not any(name.startswith("shutdownGracePeriod") for name in found):
+        periods = {"shutdownGracePeriod": shutdown, "shutdownGracePeriodCriticalPods": shutdown_critical}
+    return {"resolvConf": path, **{name: f"{seconds}s" for name, seconds in periods.items()}}
 
 
 def _quoted(value: str) -> str:
@@ -120,6 +135,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "containerd_hosts": containerd_hosts,
-            "kubelet_resolv_conf": kubelet_resolv_conf,
+            "kubelet_settings": kubelet_settings,
             "proxy_files": proxy_files,
         }

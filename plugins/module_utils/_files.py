@@ -1,11 +1,15 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Read files with all their bytes, write them atomically, and move them aside instead of deleting them."""
+"""Read files with all their bytes, write them atomically, and move them aside instead of deleting them.
+
+What a function here has written, moved or removed when it returns is still so after a power failure.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -69,11 +73,9 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
     if data is None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
+            sync_directory(path.parent)
         return
-    if not path.parent.is_dir():
-        path.parent.mkdir(parents=True)
-        # mkdir applies the umask, which is often 077 for root.
-        path.parent.chmod(0o755)
+    make_directory(path.parent)
     # If the process is killed, apt, systemd and others ignore the file because of its leading dot.
     try:
         handle, temporary = tempfile.mkstemp(dir=str(path.parent), prefix=f".{path.name}.")
@@ -89,6 +91,7 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
+        sync_directory(path.parent)
     except BaseException as error:
         if isinstance(error, OSError):
             error.filename = str(path)
@@ -110,11 +113,26 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
         raise DomainError(f"Error while writing {path}: {error.strerror}") from error
 
 
+def make_directory(path: Path, mode: int = 0o755) -> None:
+    """Create a directory with this mode if it is missing, and missing parents with mode 0755."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    path.mkdir(exist_ok=True)
+    # mkdir applies the umask, which is often 077 for root.
+    path.chmod(mode)
+    sync_directory(path.parent)
+
+
 def sync_directory(path: Path) -> None:
-    """Flush a directory, so that new names of files in it survive a power failure."""
+    """Flush a directory, so that changed names of files in it survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        # File systems without this operation, such as some network file systems on the controller.
+        if error.errno != errno.EINVAL:
+            raise
     finally:
         os.close(handle)
 
@@ -140,13 +158,26 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
             continue
         target = into / path.relative_to(root)
         try:
-            into.mkdir(parents=True, exist_ok=True, mode=0o700)
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            shutil.move(str(path), str(target))
+            make_directory(into, 0o700)
+            make_directory(target.parent, 0o700)
+            # On another file system, this is a copy that must exist before the original is removed.
+            shutil.move(str(path), str(target), copy_function=_copy)
+            sync_directory(target.parent)
+            sync_directory(path.parent)
         except OSError as error:
             raise DomainError(f"Error while moving {path} aside to {target}: {error.strerror or error}") from error
         moved.append(str(target))
     return moved
+
+
+def _copy(source: str, target: str) -> None:
+    shutil.copy2(source, target)
+    handle = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    sync_directory(Path(target).parent)
 
 
 def moved_aside(root: str) -> list[str]:
@@ -160,7 +191,9 @@ def deferred(root: str) -> str:
 
     If it is too large, it is cut off one character above the limit, so that the controller rejects it.
     """
-    return printable(text_or_nothing(root, DEFERRED))[: LARGEST_DEFERRED + 1]
+    text = text_or_nothing(root, DEFERRED)
+    # An empty file is not the absent one that says that nothing is deferred.
+    return printable(text or "\0" * under(root, DEFERRED).exists())[: LARGEST_DEFERRED + 1]
 
 
 def time_stamp() -> str:

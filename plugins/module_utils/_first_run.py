@@ -16,14 +16,14 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ._errors import DomainError
-from ._files import BACKUP, put_file, read_file, sync_directory, under
+from ._files import BACKUP, make_directory, put_file, read_file, sync_directory, under
 from ._words import listing, written
 
 VERSION = "0.2.0"
@@ -145,7 +145,7 @@ class FirstRun:
         try:
             if self._module.check_mode:
                 return self._new(kind, names, self._read())
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(self._directory, 0o700)
             with _locked(self._directory):
                 return self._add(kind, names, before)
         except OSError as error:
@@ -163,18 +163,21 @@ class FirstRun:
             # An incomplete line after a power failure must not damage the next one.
             end = b"" if data.endswith(b"\n") or not data else b"\n"
             put_file(self._directory / RECORD, data + end + "".join(lines).encode(), 0o600)
-            sync_directory(self._directory)
         return new
 
     def _read(self) -> bytes:
-        return read_file(self._directory / RECORD) or b""
+        data = read_file(self._directory / RECORD)
+        if data == b"":
+            self._warn(["the file is empty"])
+        return data or b""
+
+    def _warn(self, damage: Sequence[str]) -> None:
+        self._module.warn(f"Parts of {self._directory / RECORD} are not valid and are ignored: {listing(damage)}.")
 
     def _new(self, kind: str, names: Collection[str], data: bytes) -> set[str]:
         record = read_record(data.decode("utf-8", "replace"))
         if record.damage:
-            self._module.warn(
-                f"Parts of {self._directory / RECORD} are not valid and are ignored: {listing(record.damage[:5])}."
-            )
+            self._warn(record.damage[:5])
         return {name for name in names if (kind, name) not in record.entries}
 
     def _copy(self, name: str, path: Path) -> Before | None:
@@ -193,20 +196,14 @@ class FirstRun:
         mode = stat.S_IMODE(state.st_mode)
         if source != copy:
             if target:
-                copy.parent.mkdir(parents=True, exist_ok=True)
+                make_directory(copy.parent)
                 copy.symlink_to(target)
+                sync_directory(copy.parent)
             else:
                 put_file(copy, data, mode, (state.st_uid, state.st_gid))
-            self._sync(copy)
         digest = hashlib.sha256(data).hexdigest()
         regular = {"mode": f"{mode:04o}", "uid": state.st_uid, "gid": state.st_gid, "sha256": digest}
         return {"link": target} if target else regular
-
-    def _sync(self, copy: Path) -> None:
-        for parent in copy.parents:
-            sync_directory(parent)
-            if parent == self._directory:
-                return
 
 
 def _package(package: Any) -> Before | None:

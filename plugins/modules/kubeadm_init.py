@@ -27,11 +27,14 @@ description:
     C(/etc/kubernetes/pki) is used.
   - (2) No traces of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.
   - (3) The API answers and the cluster is alive - nothing to do. If an init on this host was interrupted before the
-    addons were installed, it is run again on top of the existing state.
+    addons were installed, or a power failure left files of this init empty or cut off, it is run again on top of the
+    existing state.
   - (4) The API answers, but neither it nor etcd's files contain a cluster that was alive - the init never finished; it
     is cleaned up, then C(kubeadm init).
   - (5) The API answers but denies access, or its certificate is not from this cluster - error.
-  - (6) The API does not answer, and etcd contains a cluster that was alive, or can't be read - error.
+  - (6) The API does not answer, and etcd contains a cluster that was alive, or can't be read - error. If an init that
+    began on this host did not finish, files of kubeadm are empty or cut off, and etcd contains neither a second node
+    nor a workload other than kubeadm's addons - cleanup, then C(kubeadm init).
   - (7) The API does not answer, and etcd contains objects but no cluster that was alive - cleanup, then C(kubeadm
     init).
   - (8) The API does not answer, etcd has no objects, but kubelet.conf has its final form, or etcd is on other hosts -
@@ -47,6 +50,7 @@ description:
     C(/etc/kubernetes) had before the first init are restored.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
+  - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
 options:
   config:
     description:
@@ -143,8 +147,9 @@ evidence:
       type: bool
     etcd:
       description: >-
-        Contents of etcd's files - V(absent), V(barren) (objects, but no cluster that was alive), V(alive),
-        V(unreadable), or V(unasked) if the API's answer was sufficient.
+        Contents of etcd's files - V(absent), V(barren) (objects, but no cluster that was alive), V(unused) (a published
+        cluster that has no second node, and no workload other than kubeadm's addons), V(alive), V(unreadable), or
+        V(unasked) if the API's answer was sufficient.
       type: str
     etcd_local:
       description: Whether etcd runs on this host.
@@ -158,8 +163,13 @@ evidence:
     complete:
       description: Whether the cluster has workloads. Determined only during an init.
       type: bool
+    damaged:
+      description: Files of kubeadm and the kubelet that are empty or cut off, as after a power failure.
+      type: list
+      elements: str
+      version_added: 0.2.0
 moved_aside:
-  description: Paths to which the remains of an incomplete init were moved.
+  description: Paths to which the remains of an incomplete init, or its damaged files, were moved.
   returned: success
   type: list
   elements: str

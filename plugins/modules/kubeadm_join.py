@@ -21,6 +21,10 @@ description:
     is reset.
   - The remains of a C(kubeadm join) that was interrupted before the kubelet got its certificate are moved to
     C(/var/lib/gpulab/aside-TIME). Then the host joins.
+  - The same happens if the kubelet can't start because a power failure left its files empty or cut off. The host joins
+    under its name as soon as its node is no longer ready, because C(kubeadm join) refuses a node that is ready. If the
+    kubelet is still running, the module only warns.
+  - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
 options:

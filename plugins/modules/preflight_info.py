@@ -520,7 +520,8 @@ resolver:
 cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
-    interrupted.
+    interrupted. C(damaged) are files that are empty or cut off, as after a power failure; C(finished) is false then,
+    unless the kubelet runs.
   returned: always
   type: dict
   sample:
@@ -529,6 +530,7 @@ cluster:
     role: control_plane
     begun: true
     finished: true
+    damaged: []
     ca_hashes: ["sha256:..."]
     server: https://10.0.0.11:6443
     node_name: cp1

@@ -47,8 +47,8 @@ def parts(built: Built) -> list[str]:
 
 
 def wait_for_boot(host: Host, former: str) -> None:
-    """Wait until the host has rebooted and its unit has partitioned the GPUs."""
-    deadline = time.monotonic() + 180
+    """Wait until the host has rebooted, which waits for its pods, and its unit has partitioned the GPUs."""
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         now = host.attempt("cat /proc/sys/kernel/random/boot_id && systemctl is-active gpulab-mig", timeout=30)
         if now.returncode == 0 and now.stdout.split()[0] != former:

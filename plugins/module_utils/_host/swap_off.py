@@ -14,7 +14,7 @@ from typing import Any
 
 from .._command import Result, Runner
 from .._errors import DomainError
-from .._files import BACKUP, difference, printable, read_text, under, write_text
+from .._files import BACKUP, difference, make_directory, printable, read_text, sync_directory, under, write_text
 from .._first_run import FirstRun
 from . import swap_state as swap
 from .swap_origins import MASKS, WAAGENT, blamed, origins, units_to_mask
@@ -191,13 +191,14 @@ class SwapOff:
         for unit in units:
             path = directory / unit
             try:
-                directory.mkdir(parents=True, exist_ok=True)
+                make_directory(directory)
                 kept = path.with_name(path.name + BACKUP) if os.path.lexists(path) else None
                 if kept is not None:
                     # systemd refuses to mask a unit that exists in this directory.
                     path.rename(kept)
                 self._masked.append((path, kept))
                 path.symlink_to(os.devnull)
+                sync_directory(directory)
             except OSError as error:
                 raise DomainError(f"Error while masking {unit}: {error.strerror}") from error
 

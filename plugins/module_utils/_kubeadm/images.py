@@ -57,6 +57,7 @@ class KubeadmImages:
         for attempt in range(1, _ATTEMPTS + 1):
             result = self._kubeadm.runner.run(["crictl", "pull", image])
             if result.rc == 0:
+                self._kubeadm.sync()
                 return
             if attempt < _ATTEMPTS:
                 time.sleep(self._pause)

@@ -5,20 +5,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import ASIDE, move_aside, read_text, time_stamp, under, write_text
+from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under, write_text
 from . import init_decision as state
 from . import leftovers
-from .init_evidence import COMPONENTS, RECORD, gather
+from .damage import COMPONENTS
+from .init_evidence import RECORD, etcd_data, gather
 from .run import Kubeadm
 
 _CONFS = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
@@ -51,7 +51,7 @@ class KubeadmInit:
         """Initialize the control plane. Raise DomainError if kubeadm fails or only a person can decide."""
         if not self._module.check_mode:
             self._kubeadm.wait_for_others()
-        found = gather(self._module, self._root, self._patience)
+        found = gather(self._module, self._root, self._patience, config)
         verdict = state.decide(found)
         evidence = asdict(found)
         if verdict.action == state.REFUSE:
@@ -64,16 +64,20 @@ class KubeadmInit:
             return outcome
         if finished:
             # Left by a run that was killed after kubeadm had finished.
-            self._record.unlink(missing_ok=True)
+            put_file(self._record, None)
             return outcome
         self._kubeadm.validate(config)
         self._begin(bare=verdict.action == state.INIT)
         if verdict.action == state.CLEAN:
             self._clean(config, outcome)
         if verdict.action == state.RESUME:
+            # kubeadm makes missing files, but fails if one is damaged.
+            outcome.moved_aside = move_aside(
+                [under(self._root, path) for path in found.damaged], self._root, self._aside()
+            )
             ignored = [*ignored, *self._own_traces(config)]
         self._kubeadm.run_with("init", config, ignored, "initializing the control plane")
-        self._record.unlink(missing_ok=True)
+        put_file(self._record, None)
         outcome.initialized = True
         return outcome
 
@@ -84,7 +88,7 @@ class KubeadmInit:
         """
         ports = [_port(config), "2379", "2380", "10250", "10257", "10259"]
         files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
-        data = "-".join(("", *self._etcd_data(config).relative_to(self._root).parts))
+        data = "-".join(("", *etcd_data(self._root, config).relative_to(self._root).parts))
         return [*files, *(f"Port-{number}" for number in ports), f"DirAvailable-{data}"]
 
     def _begin(self, bare: bool) -> None:
@@ -96,10 +100,10 @@ class KubeadmInit:
         write_text(self._record, json.dumps(record), mode=0o600)
 
     def _clean(self, config: str, outcome: Outcome) -> None:
-        aside = under(self._root, f"{ASIDE}{time_stamp()}")
+        aside = self._aside()
         self._kubeadm.stop_kubelet()
         confs = [self._etc / f"{name}.conf" for name in _CONFS]
-        data = self._etcd_data(config)
+        data = etcd_data(self._root, config)
         outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
         named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
         socket = ["--cri-socket", named[1]] if named else []
@@ -114,26 +118,28 @@ class KubeadmInit:
         outcome.moved_aside += move_aside([data / "member"], self._root, aside)
         self._restore()
 
-    def _etcd_data(self, config: str) -> Path:
-        manifest = read_text(self._etc / "manifests/etcd.yaml") or ""
-        named = re.search(r"--data-dir=([^\s\"']+)", manifest)
-        named = named or re.search(r"^\s*dataDir:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
-        return under(self._root, named[1] if named else "/var/lib/etcd")
+    def _aside(self) -> Path:
+        return under(self._root, f"{ASIDE}{time_stamp()}")
 
     def _restore(self) -> None:
         """Restore the files that were in /etc/kubernetes before the first init, such as a user's CA or static pods."""
         before, began = [], ""
-        with contextlib.suppress(ValueError, KeyError, TypeError):
+        try:
             record = json.loads(read_text(self._record) or "")
             before, began = [str(name) for name in record["before"]], str(record["began"])
+        except (ValueError, KeyError, TypeError):
+            self._module.warn(
+                f"{self._record} is damaged, so the files that were in {self._etc} before the first init are unknown "
+                f"and were not restored. They are in {ASIDE}*."
+            )
         # An earlier cleanup may have been interrupted after it moved them.
         places = [path for path in under(self._root, ASIDE).parent.glob("aside-*") if path.name >= f"aside-{began}"]
         for name in before:
             for place in sorted(places, reverse=True):
                 kept = place / self._etc.relative_to(self._root) / name
                 if kept.is_file() and not (self._etc / name).exists():
-                    (self._etc / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(kept, self._etc / name)
+                    was = kept.stat()
+                    put_file(self._etc / name, kept.read_bytes(), stat.S_IMODE(was.st_mode), (was.st_uid, was.st_gid))
 
 
 def _port(config: str) -> str:

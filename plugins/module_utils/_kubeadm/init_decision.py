@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 # What the API showed about this cluster.
 UNASKED, SILENT, REFUSED, BARREN, ALIVE = "unasked", "silent", "refused", "barren", "alive"
-# What the etcd data contain. Also BARREN (an API server's writes, no finished init) and ALIVE (a finished init).
-ABSENT, UNREADABLE = "absent", "unreadable"
+# What the etcd data contain. Also BARREN (an API server's writes, no published cluster) and ALIVE (a cluster in use).
+# UNUSED is a published cluster that has no second node, and no workload that kubeadm did not make.
+ABSENT, UNUSED, UNREADABLE = "absent", "unused", "unreadable"
 
 INIT, FINISHED, RESUME, CLEAN, REFUSE = "init", "finished", "resume", "clean", "refuse"
 
@@ -24,6 +25,13 @@ _ILL = (
     "check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
 )
 
+_PKI = "/etc/kubernetes/pki"
+REPAIR = (
+    "Restore the damaged files from a backup. If pki/ca.crt and pki/ca.key are whole, kubeadm can make others again: "
+    "remove them, and run the phases certs, kubeconfig, etcd and control-plane of kubeadm init with the cluster's "
+    "configuration."
+)
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -31,9 +39,9 @@ class Evidence:
 
     ``manifests`` names kubeadm's static pods. ``kubelet_final``: kubelet.conf refers to the kubelet's own certificate,
     which kubeadm sets near the end of init. ``kubelet_certificate``: the kubelet has a certificate. ``began``: this
-    module began an init that it has not seen finish. ``etcd``: ``absent``, ``barren``, ``alive``, ``unreadable``, or
-    ``unasked`` (there are data, but the API's answer was sufficient). ``complete``: the API lists workloads, so the
-    addons were installed.
+    module began an init that it has not seen finish. ``etcd``: ``absent``, ``barren``, ``unused``, ``alive``,
+    ``unreadable``, or ``unasked`` (there are data, but the API's answer was sufficient). ``complete``: the API lists
+    workloads, so the addons were installed. ``damaged``: files that are empty or cut off.
     """
 
     admin_conf: bool = False
@@ -49,6 +57,7 @@ class Evidence:
     api: str = UNASKED
     api_message: str = ""
     complete: bool = True
+    damaged: tuple[str, ...] = ()
 
     @property
     def control_plane(self) -> bool:
@@ -72,8 +81,10 @@ def decide(found: Evidence) -> Verdict:
     if found.api == ALIVE:
         if found.began and not found.complete:
             return Verdict(RESUME, "an init that began here published the cluster, but never installed its addons")
+        if found.began and found.damaged:
+            return Verdict(RESUME, f"an init that began here published the cluster, but {_damage(found)}")
         return Verdict(FINISHED, "the API answers and the cluster was published")
-    if found.api == BARREN and found.etcd not in (ALIVE, UNREADABLE):
+    if found.api == BARREN and found.etcd not in (UNUSED, ALIVE, UNREADABLE):
         return Verdict(CLEAN, "the API answers, but the cluster was never published and has no workloads")
     if found.api == BARREN:
         return Verdict(REFUSE, "the API shows an empty cluster, but etcd's data contains a published cluster", _ILL)
@@ -96,13 +107,23 @@ def _without_control_plane(found: Evidence) -> Verdict:
             "there is an admin.conf, but no part of a control plane: it seems to belong to another cluster",
             "If this host should become a control plane, move /etc/kubernetes/admin.conf to another directory.",
         )
+    if any(path.startswith(_PKI) for path in found.damaged):
+        return Verdict(
+            REFUSE,
+            f"{_damage(found)}, and no init began here",
+            f"If {_PKI} has a CA that you brought, restore it. If not, move the directory away.",
+        )
     return Verdict(INIT, "there is no part of a control plane on this host")
 
 
 def _without_api(found: Evidence) -> Verdict:
     silent = found.api_message or "the API server can't be queried"
-    if found.etcd == ALIVE:
-        return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", _ILL)
+    if found.damaged:
+        silent += f", {_damage(found)}"
+    if found.etcd == UNUSED and found.began and found.damaged:
+        return Verdict(CLEAN, f"{silent}, and nothing but kubeadm has used the cluster of an init that began here")
+    if found.etcd in (UNUSED, ALIVE):
+        return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", _ILL + _repair(found))
     if found.etcd in (UNREADABLE, UNASKED):
         return Verdict(REFUSE, f"{silent}, and etcd's data can't be read", _ILL)
     if found.etcd == BARREN:
@@ -120,3 +141,11 @@ def _without_api(found: Evidence) -> Verdict:
         f"{silent}, and there is no etcd data, although the kubelet was running",
         _ILL + " If its init was interrupted and never finished, run kubeadm reset.",
     )
+
+
+def _damage(found: Evidence) -> str:
+    return f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
+
+
+def _repair(found: Evidence) -> str:
+    return f" {REPAIR}" if found.damaged else ""

@@ -17,11 +17,11 @@ from .._command import Runner
 from .._errors import DomainError
 from .._files import read_text, under
 from . import init_decision as state
+from .damage import COMPONENTS, KUBELET_CERTIFICATE, damaged_files
 from .kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError
 
 RECORD = "/var/lib/gpulab/kubeadm-init.json"
-COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 _KUBERNETES = "/etc/kubernetes"
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
@@ -36,53 +36,86 @@ _ALIVE = (
     b"/registry/statefulsets/",
 )
 _WRITTEN = b"/registry/"
+# A cluster is in use if it has a second node, or a workload other than kubeadm's addons.
+_NODES = b"/registry/minions/"
+_ADDONS = {b"/registry/daemonsets/kube-system/kube-proxy", b"/registry/deployments/kube-system/coredns"}
+_KEY = re.compile(rb"[a-z0-9./-]+")
+_LONGEST_KEY = 600
 
 
-def gather(module: Any, root: str, patience: float) -> state.Evidence:
-    """Return the evidence; ``patience`` is how long to wait for an expected API server, in seconds."""
-    pki = under(root, "/var/lib/kubelet/pki/kubelet-client-current.pem")
+def gather(module: Any, root: str, patience: float, config: str = "") -> state.Evidence:
+    """Return the evidence; ``patience`` is how long to wait for an expected API server, in seconds.
+
+    ``config`` is kubeadm's configuration, which names etcd's directory if the manifest does not.
+    """
     directory = under(root, _KUBERNETES)
     manifests = tuple(name for name in COMPONENTS if (directory / "manifests" / f"{name}.yaml").exists())
     kubelet_conf = read_text(directory / "kubelet.conf")
-    data = _etcd_files(root)
+    data = _etcd_files(etcd_data(root, config))
     found = state.Evidence(
         admin_conf=(directory / "admin.conf").exists(),
         kubelet_conf=kubelet_conf is not None,
         bootstrap_conf=(directory / "bootstrap-kubelet.conf").exists(),
         kubelet_final=bool(re.search(r"^\s*client-certificate:\s*\S", kubelet_conf or "", re.MULTILINE)),
-        kubelet_certificate=pki.exists(),
+        kubelet_certificate=under(root, KUBELET_CERTIFICATE).exists(),
         manifests=manifests,
         ca_key=(directory / "pki/ca.key").exists(),
         began=under(root, RECORD).exists(),
         etcd=state.UNASKED if data else state.ABSENT,
         etcd_local="etcd" in manifests or "kube-apiserver" not in manifests,
+        damaged=damaged_files(root),
     )
     if not found.control_plane:
         return found
     # A manifest may be missing for a moment while the API server is restarted.
-    expected = "kube-apiserver" in manifests or search_etcd(data) == state.ALIVE
+    expected = "kube-apiserver" in manifests or search_etcd(data) in (state.UNUSED, state.ALIVE)
     found = _wait_for_api(module, root, found, patience if expected else 0)
     return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data))
 
 
 def search_etcd(files: list[Path]) -> str:
-    """Return ``absent`` (no data of an API server), ``barren``, ``alive`` or ``unreadable`` for the etcd files."""
-    written = False
+    """Return what the etcd files contain, as in ``Evidence.etcd``; ``absent`` without the data of an API server."""
+    written = published = False
+    nodes: set[bytes] = set()
     for path in files:
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                if any(data.find(marker) >= 0 for marker in _ALIVE):
-                    return state.ALIVE
+                published = published or any(data.find(marker) >= 0 for marker in _ALIVE)
                 written = written or data.find(_WRITTEN) >= 0
+                if any(key not in _ADDONS for prefix in _ALIVE[1:] for key in _keys(data, prefix)):
+                    return state.ALIVE
+                for key in _keys(data, _NODES):
+                    nodes.add(key)
+                    if len(nodes) > 1:
+                        return state.ALIVE
         except (OSError, ValueError):
             return state.UNREADABLE
-    return state.BARREN if written else state.ABSENT
+    return state.UNUSED if published else state.BARREN if written else state.ABSENT
 
 
-def _etcd_files(root: str) -> list[Path]:
+def _keys(data: mmap.mmap, prefix: bytes) -> Iterator[bytes]:
+    """Yield the keys that begin with a prefix. Their length precedes them, as a varint of protobuf."""
+    place = data.find(prefix)
+    while place >= 0:
+        high, low = data[place - 1], data[place - 2]
+        # What follows a key may look like a part of it.
+        size = high << 7 | low & 0x7F if low & 0x80 and 0 < high < 0x80 and high << 7 < _LONGEST_KEY else high
+        found = _KEY.match(data[place : place + _LONGEST_KEY])
+        key = found[0] if found else prefix
+        yield key[:size] if size > len(prefix) else key
+        place = data.find(prefix, place + 1)
+
+
+def etcd_data(root: str, config: str = "") -> Path:
+    """Return the directory of etcd's data."""
     manifest = read_text(under(root, f"{_KUBERNETES}/manifests/etcd.yaml")) or ""
     named = re.search(r"--data-dir=([^\s\"']+)", manifest)
-    member = under(root, named[1] if named else "/var/lib/etcd") / "member"
+    named = named or re.search(r"^\s*dataDir:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
+    return under(root, named[1] if named else "/var/lib/etcd")
+
+
+def _etcd_files(directory: Path) -> list[Path]:
+    member = directory / "member"
     files = [member / "snap/db", *sorted(member.glob("wal/*.wal"))]
     # mmap rejects empty files.
     return [path for path in files if path.is_file() and path.stat().st_size]

@@ -6,33 +6,41 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from .._command import CommandError
 from .._errors import DomainError
-from .._files import ASIDE, move_aside, read_text, time_stamp, under
+from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under
 from . import join_decision as state
+from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs
 from .join_command import is_ca_hash
 from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
-# Files that ``kubeadm join`` leaves if it is interrupted before the kubelet has its certificate.
+# Files that ``kubeadm join`` leaves if it is interrupted. The last two exist after that only if files are damaged.
 _LEFTOVERS = (
     "/etc/kubernetes/bootstrap-kubelet.conf",
     "/etc/kubernetes/pki/ca.crt",
     "/var/lib/kubelet/config.yaml",
     "/var/lib/kubelet/instance-config.yaml",
     "/var/lib/kubelet/kubeadm-flags.env",
+    "/etc/kubernetes/kubelet.conf",
+    KUBELET_CERTIFICATE,
 )
 _IN_THE_WAY = _LEFTOVERS[:2]
 _CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key", "admin.conf")
 _USER = "system:node:"
 # A kubelet registers its node some time after it got its certificate.
 _REGISTRATION = 300.0
+# kubeadm does not let a host join while its node is Ready, as it still is for some time after a power failure.
+_STILL_READY = re.compile(r'status "Ready" already exists in the cluster')
+_UNTIL_NOT_READY, _PAUSE = 120.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -118,14 +126,9 @@ class KubeadmJoin:
             return outcome
         if joined:
             # The file contains a token and is no longer needed.
-            (self._etc / "bootstrap-kubelet.conf").unlink(missing_ok=True)
+            put_file(self._etc / "bootstrap-kubelet.conf", None)
             return outcome
-        configuration = wanted.configuration()
-        if verdict.action == state.CLEAN:
-            aside = under(self._root, f"{ASIDE}{time_stamp()}")
-            paths = [under(self._root, path) for path in _LEFTOVERS]
-            outcome.moved_aside = move_aside(paths, self._root, aside)
-        self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
+        self._join(wanted, verdict.action == state.CLEAN, _UNTIL_NOT_READY if found.damaged else 0, outcome)
         # kubeadm exits when the kubelet has its certificate, before the node is registered.
         found = self._ask(self._gather())
         if found.api == state.DELETED:
@@ -137,9 +140,27 @@ class KubeadmJoin:
         outcome.node_name = found.node
         return outcome
 
+    def _join(self, wanted: Wanted, clean: bool, patience: float, outcome: Outcome) -> None:
+        configuration, deadline = wanted.configuration(), time.monotonic() + patience
+        while True:
+            if clean:
+                paths = [under(self._root, path) for path in _LEFTOVERS]
+                outcome.moved_aside += move_aside(paths, self._root, under(self._root, f"{ASIDE}{time_stamp()}"))
+            try:
+                self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
+                return
+            except CommandError as error:
+                if not _STILL_READY.search(str(error)) or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_PAUSE)
+
     def _decide(self, wanted: Wanted) -> tuple[state.Verdict, state.Evidence]:
         found = self._gather()
-        if found.kubelet_conf and not state.belongs_elsewhere(found, wanted.ca_cert_hashes):
+        if (
+            found.kubelet_conf
+            and not found.damaged_worker
+            and not state.belongs_elsewhere(found, wanted.ca_cert_hashes)
+        ):
             found = self._ask(found)
         verdict = state.decide(found, wanted.ca_cert_hashes)
         if verdict.action == state.REFUSE:
@@ -151,12 +172,14 @@ class KubeadmJoin:
             bootstrap_conf=(self._etc / "bootstrap-kubelet.conf").exists(),
             control_plane=any((self._etc / name).exists() for name in _CONTROL_PLANE),
             leftovers=tuple(path for path in _IN_THE_WAY if under(self._root, path).exists()),
+            damaged=damaged_files(self._root),
+            kubelet_runs=kubelet_runs(self._root),
         )
-        text = read_text(self._etc / "kubelet.conf")
-        if text is None:
-            return found
+        text, ca = read_text(self._etc / "kubelet.conf"), read_text(self._etc / "pki/ca.crt") or ""
+        if text is None or "/etc/kubernetes/kubelet.conf" in found.damaged:
+            return replace(found, ca_cert_hashes=tuple(_hashes(ca)))
         config = read_kubeconfig(text)
-        authority = config.authority(self._root) or read_text(self._etc / "pki/ca.crt") or ""
+        authority = config.authority(self._root) or ca
         return replace(
             found,
             kubelet_conf=True,

@@ -21,17 +21,26 @@ _RESET = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence. ``leftovers`` are files of an interrupted join that make kubeadm fail, ``node`` the registered name."""
+    """Evidence. ``leftovers`` are files of an interrupted join that make kubeadm fail, ``node`` the registered name.
+
+    ``damaged`` are files that are empty or cut off; ``kubelet_conf`` is false if it is one of them.
+    """
 
     kubelet_conf: bool = False
     bootstrap_conf: bool = False
     control_plane: bool = False
     leftovers: tuple[str, ...] = ()
+    damaged: tuple[str, ...] = ()
+    kubelet_runs: bool = False
     server: str = ""
     ca_cert_hashes: tuple[str, ...] = ()
     node: str | None = None
     api: str = UNASKED
     api_message: str = ""
+
+    @property
+    def damaged_worker(self) -> bool:
+        return bool(self.damaged) and not self.control_plane
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,8 @@ def belongs_elsewhere(found: Evidence, ca_cert_hashes: Sequence[str]) -> bool:
 
 def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     """Apply the decision table that kubeadm_join documents."""
+    if found.damaged_worker:
+        return _damaged(found, ca_cert_hashes)
     if found.kubelet_conf:
         return _member(found, ca_cert_hashes)
     if found.control_plane:
@@ -63,6 +74,16 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     if found.leftovers:
         return Verdict(CLEAN, f"an earlier join was interrupted and left {', '.join(found.leftovers)}")
     return Verdict(JOIN, "this host does not belong to a cluster")
+
+
+def _damaged(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
+    damage = f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
+    if belongs_elsewhere(found, ca_cert_hashes):
+        return Verdict(REFUSE, f"this host belongs to another cluster than the wanted one, and {damage}", _RESET)
+    if found.kubelet_runs:
+        restart = f"The kubelet is running, but it can't start again: {damage}"
+        return Verdict(JOINED, "the kubelet of this host is running", warnings=[restart])
+    return Verdict(CLEAN, f"the kubelet of this host can't start: {damage}")
 
 
 def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:

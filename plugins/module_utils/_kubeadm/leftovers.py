@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from .._command import CommandError, Runner
 from .._errors import DomainError
 from .._host.network import listeners
-from .init_evidence import COMPONENTS
+from .damage import COMPONENTS
 
 _PORTS = ("2379/tcp", "2380/tcp", "10257/tcp", "10259/tcp")
 _INTERVAL = 1.0

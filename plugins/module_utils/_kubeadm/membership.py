@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from .._files import text_or_nothing, under
+from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs
 from .kubeconfig import KubeconfigError, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
@@ -23,7 +24,10 @@ _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubele
 
 
 def membership(root: str) -> dict[str, Any]:
-    """Return the host's cluster and kubeadm's progress; unknown texts are empty. ``ca_hashes`` have kubeadm's form."""
+    """Return the host's cluster and kubeadm's progress; unknown texts are empty. ``ca_hashes`` have kubeadm's form.
+
+    ``damaged`` are files that are empty or cut off. Until a kubelet runs, they are those of an interrupted kubeadm.
+    """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
         (etc / name).exists() for name in ("admin.conf", "kubelet.conf", "manifests/kube-apiserver.yaml", "pki/ca.key")
@@ -32,15 +36,18 @@ def membership(root: str) -> dict[str, Any]:
     control_plane = admin or api_server or ca_key
     complete = admin and api_server and under(root, "/var/lib/etcd/member").exists()
     begun = any(under(root, path).exists() for path in _TRACES_OF_KUBEADM)
+    damaged = damaged_files(root)
+    interrupted = bool(damaged) and not kubelet_runs(root)
     return {
         "admin_conf": admin,
         "kubelet_conf": kubelet,
         "role": "control_plane" if control_plane else "worker" if kubelet else "",
         "begun": control_plane or kubelet or begun,
-        "finished": kubelet and (complete or not control_plane),
+        "finished": kubelet and (complete or not control_plane) and not interrupted,
+        "damaged": list(damaged),
         "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
         "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
-        "node_name": _node_name(text_or_nothing(root, "/var/lib/kubelet/pki/kubelet-client-current.pem")),
+        "node_name": _node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
     }
 

@@ -23,6 +23,9 @@ from .text import mask
 _UNKNOWN = re.compile(r"unknown (?:shorthand )?flag|unknown command|invalid subcommand")
 # Path of the discovery kubeconfig in a JoinConfiguration while ``kubeadm join`` runs.
 DISCOVERY = "/run/gpulab/kubeadm-discovery.yaml"
+# Directories that kubeadm, and the programs that it starts, write to. containerd syncs its database, but not the files
+# of images, and does not unpack them again.
+_WRITTEN = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/containerd")
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("init", "join", "reset", "upgrade")
 
@@ -72,7 +75,7 @@ class Kubeadm:
     def run_with(
         self, command: str, config: str, ignored: Sequence[str], doing: str, discovery: str | None = None
     ) -> str:
-        """Run ``kubeadm init`` or ``join`` with a temporary, private configuration file.
+        """Run ``kubeadm init`` or ``join`` with a temporary, private configuration file; sync what it has written.
 
         ``discovery`` is the text of the file DISCOVERY, which the configuration refers to.
         """
@@ -81,7 +84,21 @@ class Kubeadm:
             if discovery:
                 files.enter_context(_private_file(under(self._root, DISCOVERY), discovery))
             path = files.enter_context(_private_file(under(self._root, f"/run/gpulab/kubeadm-{command}.yaml"), config))
-            return self.run([command, "--config", str(path), *flags], doing)
+            try:
+                said = self.run([command, "--config", str(path), *flags], doing)
+            except DomainError:
+                # kubeadm may have got as far as a cluster that is in use.
+                with contextlib.suppress(DomainError):
+                    self.sync()
+                raise
+            self.sync()
+            return said
+
+    def sync(self) -> None:
+        """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not."""
+        found = [str(path) for path in (under(self._root, name) for name in _WRITTEN) if path.exists()]
+        if found:
+            self.runner.check(["sync", "--file-system", *found], "writing what kubeadm has changed to the disk")
 
     def wait_for_others(self) -> None:
         """Wait for a running kubeadm, such as one whose controller was killed."""

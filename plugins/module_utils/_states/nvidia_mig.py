@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .._command import CommandError, Runner
+from .._files import put_file
 from .._mig.geometry import Geometry, described, foreign, wishes
 from .._nvidia.root import nvidia_smi
 
@@ -34,7 +35,7 @@ def ensure(module: Any) -> dict[str, Any]:
     # This comes last, because the file tells a later run that these instances are managed.
     disowned = ours and not any(wish.profiles for wish in wanted)
     if disowned and not module.check_mode:
-        Path(owner).unlink(missing_ok=True)
+        put_file(Path(owner), None)
     return {
         "changed": changed or disowned,
         "differs": changed or disowned,

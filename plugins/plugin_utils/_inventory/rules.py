@@ -49,6 +49,7 @@ _MOST_VERIFIED = 4096
 # Prometheus considers a sample stale after 5 minutes.
 _LONGEST_INTERVAL = 300
 _LONGEST_DISRUPTION_WAIT = 24 * 3600
+_SHUTDOWN = ("kubeadm_shutdown_grace_period", "kubeadm_shutdown_grace_period_critical_pods")
 # Roles with a package repository.
 _REPOSITORIES = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver", "cuda_toolkit")
 _DIRECTORY = re.compile(r"/|(?:/[^/\s]+)+")
@@ -439,6 +440,19 @@ def _toolkits(host: str, values: Values) -> Iterator[Problem]:
         )
 
 
+def _shutdown(host: str, values: Values) -> Iterator[Problem]:
+    total, critical = (int(values[name]) for name in _SHUTDOWN)
+    if 0 < total < critical:
+        yield Problem(
+            "shutdown_periods_invalid",
+            f"Of the {total} seconds that a shutdown waits for pods, {critical} are for critical pods",
+            ", ".join(_SHUTDOWN),
+            "The kubelet does not start with such periods",
+            f"Set {_SHUTDOWN[0]} to the whole time, and {_SHUTDOWN[1]} to a part of it",
+            host,
+        )
+
+
 def _cache(host: str, values: Values) -> Iterator[Problem]:
     missing = [name for name in ("nfs_cache_server", "nfs_cache_path") if not values[name]]
     if "nfs_cache" in values["cluster_storage"] and values["nfs_cache_state"] == "present" and missing:
@@ -489,6 +503,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("nvidia_driver_source", "cluster_gpu_manager"), _operator),
     (("cluster_api_tunnel", "cluster_api_delegate"), _tunnel),
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
+    (_SHUTDOWN, _shutdown),
     (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
     (("nfs_server_clients", "nfs_server_insecure_clients", "nfs_server_any_client"), _export),
     *(((f"{role}_repository_url", f"{role}_repository_key_fingerprints"), _pinned(role)) for role in _REPOSITORIES),

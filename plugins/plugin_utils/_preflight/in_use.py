@@ -65,7 +65,8 @@ _DOCUMENTS = {
 def control_plane(cluster: Cluster) -> Iterator[Problem]:
     """Report what kubeadm_init would refuse. An unreachable API may return when kubelet and containerd are fixed."""
     for reading, found in _found(cluster):
-        if found["action"] == init_decision.REFUSE and found["api"] != init_decision.SILENT:
+        hopeless = found["api"] != init_decision.SILENT or reading.facts["cluster"].get("damaged")
+        if found["action"] == init_decision.REFUSE and hopeless:
             yield reading.problem(
                 "control_plane_refused",
                 f"The control plane can be neither used nor initialized: {found['reason']}",
@@ -278,6 +279,23 @@ def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Check running nodes. On a host whose kubelet does not run, kubeadm was interrupted, and this run completes it."""
+    state = reading.facts["cluster"]
+    refused = any(found["action"] == init_decision.REFUSE for each, found in _found(cluster) if each == reading)
+    if reading.finished and state.get("damaged") and not refused:
+        yield reading.problem(
+            "kubeadm_files_damaged",
+            f"Files of kubeadm are empty or cut off, as after a power failure: {listing(state['damaged'])}",
+            "/etc/kubernetes, /var/lib/kubelet",
+            "The kubelet is running, but this node can't start again with these files",
+            init_decision.REPAIR
+            if state["role"] == "control_plane"
+            else "Drain the node (kubectl drain), run `systemctl stop kubelet` on it, and run this again: the host "
+            "joins its cluster again",
+        )
+
+
 def _found(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
     reading = cluster.control_plane
     if reading and reading.facts.get("control_plane"):
@@ -336,4 +354,4 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     gpu_manager,
     gpus_twice,
 )
-RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime)
+RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime, damaged_files)

@@ -154,13 +154,14 @@ RENDER = """
 def test_kubeadm_configuration_has_discovery_and_resolver_of_each_host(
     tmp_path: Path, timeouts: dict[str, str]
 ) -> None:
-    """A patch, to which both configurations refer, gives each host's kubelet its own resolv.conf."""
+    """A patch, to which both configurations refer, gives each host's kubelet its own settings."""
     (tmp_path / "site.yml").write_text(RENDER)
     hosts = {
         name: {
             "preflight_host": {
                 "resolver": {"systemd_resolved": active, "kubelet": None},
                 "cluster": {"finished": False},
+                "gpus": [{"address": "0000:01:00.0"}] if name == "gpu1" else [],
             }
         }
         for name, active in (("cp1", True), ("gpu1", False))
@@ -191,5 +192,14 @@ def test_kubeadm_configuration_has_discovery_and_resolver_of_each_host(
     for document in (init, join):
         assert document["patches"] == {"directory": "/etc/kubernetes/patches"}
         assert document.get("timeouts", {}) == timeouts
-    chosen = {name: yaml.safe_load(json.loads((tmp_path / name).read_text())[2][1])["resolvConf"] for name in hosts}
-    assert chosen == {"cp1": "/run/systemd/resolve/resolv.conf", "gpu1": "/etc/resolv.conf"}
+    chosen = {name: yaml.safe_load(json.loads((tmp_path / name).read_text())[2][1]) for name in hosts}
+    kind = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    assert chosen == {
+        "cp1": {**kind, "resolvConf": "/run/systemd/resolve/resolv.conf"},
+        "gpu1": {
+            **kind,
+            "resolvConf": "/etc/resolv.conf",
+            "shutdownGracePeriod": "120s",
+            "shutdownGracePeriodCriticalPods": "20s",
+        },
+    }

@@ -169,6 +169,28 @@ def test_broken_control_plane_is_reported(found: dict[str, Any], kind: str) -> N
     assert kinds(check(in_use(found))) == [kind]
 
 
+@pytest.mark.parametrize(
+    ("host", "advice"), [("gpu1", "its cluster again"), ("cp1", "Restore the damaged files from a backup")]
+)
+def test_a_running_node_that_cannot_start_again(host: str, advice: str) -> None:
+    damaged = {f"{host}.facts.cluster.damaged": ["/etc/kubernetes/kubelet.conf"]}
+    (problem,) = check({**in_use(), **damaged})
+    assert (problem["kind"], problem["host"]) == ("kubeadm_files_damaged", host)
+    assert "/etc/kubernetes/kubelet.conf" in problem["what"] and advice in problem["do"]
+
+
+def test_a_host_that_is_completed_after_a_power_cut_has_no_problem() -> None:
+    interrupted = {"gpu1.facts.cluster.damaged": ["/etc/kubernetes/kubelet.conf"], "gpu1.facts.cluster.finished": False}
+    assert check({**in_use(), **interrupted}) == []
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_damaged_control_plane_that_is_refused_is_one_problem_before_anything_changes(finished: bool) -> None:
+    refused = {"action": "refuse", "api": "silent", "reason": "files are empty", "advice": "Restore.", "version": ""}
+    cluster = {"cp1.facts.cluster.damaged": ["/etc/kubernetes/admin.conf"], "cp1.facts.cluster.finished": finished}
+    assert kinds(check({**in_use(refused), **cluster})) == ["control_plane_refused"]
+
+
 def test_unmanaged_pod_network_can_be_kept_as_external() -> None:
     found = in_use({"daemonsets": ["calico-node", "kube-proxy"]}, texts={"flannel": ""})
     (problem,) = check(found)

@@ -299,6 +299,13 @@ def test_invalid_variable_is_named_once_with_its_remedy(name: str, value: Any, w
         ({"nvidia_driver_version": "580.178.04"}, ""),
         ({"nvidia_driver_version": "550.54.15", "nvidia_driver_source": "distribution"}, ""),
         ({"nvidia_driver_version": "550.54.15", "nvidia_driver_source": UNKNOWN}, ""),
+        (
+            {"kubeadm_shutdown_grace_period": 10},
+            "kubeadm_shutdown_grace_period, kubeadm_shutdown_grace_period_critical_pods",
+        ),
+        ({"kubeadm_shutdown_grace_period": -1}, "kubeadm_shutdown_grace_period"),
+        ({"kubeadm_shutdown_grace_period": 0}, ""),
+        ({"kubeadm_shutdown_grace_period": "20"}, ""),
     ],
 )
 def test_contradictory_values_are_one_problem(values: dict[str, Any], where: str) -> None:

@@ -93,7 +93,8 @@ def test_a_full_disk_does_not_prevent_files_from_being_restored(
     key, source = tmp_path / "key", tmp_path / "source"
     key.write_text("old")
     source.write_text("old")
-    fsync, left = os.fsync, [1, 0, 1]
+    # The key and its directory, the source, and the key and its directory again.
+    fsync, left = os.fsync, [1, 1, 0, 1, 1]
 
     def full(number: int) -> None:
         if not left.pop(0):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.module_utils import _first_run
+from ansible_collections.gpulab.kubernetes.plugins.module_utils import _files, _first_run
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import put_file
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._first_run import (
@@ -228,8 +228,9 @@ def test_after_a_torn_write_earlier_and_later_entries_are_read(host: Host, torn:
     host.keep("/etc/c")
     record = read_record(host.record.read_text())
     assert len(record.entries) == complete + 1 and ("file", "/etc/c") in record.entries
-    assert bool(host.warnings) == bool(record.damage)
-    assert all(str(host.record) in warning and "line" in warning for warning in host.warnings)
+    assert bool(host.warnings) == (torn == 0 or bool(record.damage))
+    where = "the file is empty" if torn == 0 else "line"
+    assert all(str(host.record) in warning and where in warning for warning in host.warnings)
 
 
 def _growing(text: bytes) -> list[bytes]:
@@ -264,12 +265,29 @@ def test_the_copy_survives_a_power_cut_if_its_entry_does(host: Host, monkeypatch
         put_file(path, *more)
         done.append(str(path.relative_to(host.directory)))
 
+    def synced(path: Path) -> None:
+        if path.is_relative_to(host.directory):
+            done.append(f"sync {path.relative_to(host.directory)}")
+
     monkeypatch.setattr(_first_run, "put_file", written)
-    monkeypatch.setattr(
-        _first_run, "sync_directory", lambda path: done.append(f"sync {path.relative_to(host.directory)}")
-    )
+    for module in (_first_run, _files):
+        monkeypatch.setattr(module, "sync_directory", synced)
     host.keep("/etc/a/x")
-    assert done == ["files/etc/a/x", "sync files/etc/a", "sync files/etc", "sync files", "sync .", RECORD, "sync ."]
+    parents = ["sync .", "sync files", "sync files/etc"]
+    assert done == [*parents, "sync files/etc/a", "files/etc/a/x", "sync .", RECORD]
+    # Links are copied, too.
+    done.clear()
+    (host.root / "etc/a/link").symlink_to("x")
+    host.keep("/etc/a/link")
+    assert done == ["sync files/etc/a", "sync .", RECORD]
+
+
+def test_an_empty_record_is_reported(host: Host) -> None:
+    host.write("/etc/x", "first")
+    host.keep("/etc/x")
+    host.record.write_bytes(b"")
+    host.keep("/etc/x")
+    assert "record.jsonl are not valid and are ignored: the file is empty." in str(host.warnings)
 
 
 def test_without_a_record_nothing_is_changed(host: Host) -> None:

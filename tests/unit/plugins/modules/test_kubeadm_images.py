@@ -30,6 +30,7 @@ class Host:
         (here / "store").mkdir(parents=True)
         programs.add("kubeadm", KUBEADM.replace("{images}", " ".join(IMAGES)))
         programs.add("crictl", CRICTL.replace("{here}", str(here)))
+        programs.add("sync", f'echo "sync $*" >> {here}/log')
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
         result: dict[str, Any] = self.run_module(
@@ -58,6 +59,14 @@ def test_images_are_pulled_once(host: Host) -> None:
         again = host.run(check=check)
         assert (again["changed"], again["pulled"], again["images"]) == (False, [], IMAGES)
     assert host.pulls() == IMAGES
+
+
+def test_each_image_is_synced_before_the_next(host: Host) -> None:
+    store = host.here / "root/var/lib/containerd"
+    store.mkdir(parents=True)
+    host.run()
+    done = [line for line in (host.here / "log").read_text().splitlines() if not line.startswith("inspecti")]
+    assert done == [line for image in IMAGES for line in (f"pull {image}", f"sync --file-system {store}")]
 
 
 def test_a_failed_pull_is_repeated(host: Host) -> None:

@@ -126,6 +126,7 @@ class Host(FakeHost):  # type: ignore[misc]
         body = KUBEADM.replace("{root!r}", repr(str(root))).replace("{secret}", SECRET)
         self.kubeadm = programs.python("kubeadm", body)
         programs.add("systemctl", f'echo "systemctl $*" >> {root}/log\n[ "$1" != is-active ]')
+        programs.add("sync", f'echo "sync $*" >> {root}/log; exit "$(cat {root}/full 2>/dev/null || echo 0)"')
         self.up = UP
         api.before_answer = self._follow
 
@@ -158,6 +159,14 @@ class Host(FakeHost):  # type: ignore[misc]
         paths = (path for path in self.root.rglob("*") if path.is_file() and path.name not in skipped)
         return {str(path.relative_to(self.root)): path.read_text() for path in paths}
 
+    def lose_power(self) -> None:
+        """Leave what kubeadm and the kubelet wrote empty. etcd syncs its data, and this collection its record."""
+        self.up = DOWN
+        for directory in (self.etc, self.root / "var/lib/kubelet"):
+            for path in directory.rglob("*"):
+                if path.is_file():
+                    path.write_text("")
+
     @property
     def inits(self) -> int:
         return sum(line.startswith("kubeadm init") for line in self.log)
@@ -179,6 +188,7 @@ def test_a_bare_host_is_initialized(host: Host) -> None:
     assert host.log == [
         f"kubeadm init --config {config} --ignore-preflight-errors=SystemVerification,Swap",
         "mode 0o600",
+        f"sync --file-system {host.etc} {host.root}/var/lib/kubelet {host.root}/var/lib/etcd",
     ]
     assert (host.root / "config").read_text() == CONFIG
     assert not config.exists()
@@ -273,7 +283,7 @@ def test_a_published_cluster_without_addons_is_completed_without_deleting_anythi
     data = host.data.read_text()
     result = host.run(ignore_preflight_errors=["SystemVerification"])
     assert (result["changed"], result["initialized"], result["moved_aside"]) == (True, True, [])
-    ignored = host.log[-2].split("--ignore-preflight-errors=")[1].split(",")
+    ignored = host.log[-3].split("--ignore-preflight-errors=")[1].split(",")
     assert {"SystemVerification", "Port-6443", "Port-10250", "Port-2379", "DirAvailable--var-lib-etcd"} <= set(ignored)
     assert not any("reset" in line for line in host.log)
     assert host.data.read_text().startswith(data), "nothing was taken away"
@@ -291,9 +301,96 @@ def test_an_unhealthy_published_cluster_is_never_changed(host: Host, phase: str,
     assert result["msg"].startswith("Error while initializing the control plane: https://127.0.0.1:")
     assert "etcdserver: request timed out" in result["msg"]
     assert "never initialized again or reset" in result["msg"]
-    assert result["evidence"]["etcd"] == "alive"
+    assert result["evidence"]["etcd"] == "unused"
     assert host.files() == before
     assert host.inits == 1
+
+
+@pytest.mark.parametrize("phase", [*PHASES, "bootstrap_token", "kubelet_finalize", "addon"])
+def test_an_init_starts_again_after_a_power_failure(host: Host, phase: str) -> None:
+    host.interrupt(phase)
+    host.lose_power()
+    before = host.files()
+    assert host.run(check=True)["changed"] and host.files() == before
+    result = host.run()
+    assert (result["changed"], result["initialized"]) == (True, True)
+    assert host.inits == 2
+    assert not any(path.stat().st_size == 0 for path in (*host.etc.rglob("*"), *host.root.glob("var/lib/kubelet/*")))
+    host.up = UP
+    assert not host.run()["changed"]
+
+
+@pytest.mark.parametrize(
+    "key", ["/registry/minions/gpu1", "/registry/daemonsets/kube-flannel/kube-flannel-ds", "/registry/statefulsets/a/b"]
+)
+def test_a_cluster_that_was_used_is_not_initialized_again_after_a_power_failure(host: Host, key: str) -> None:
+    host.interrupt("addon")
+    with host.data.open("a") as data:
+        data.write(f"/registry/minions/cp1\0{key}\0")
+    host.lose_power()
+    before = host.files()
+    result = host.run()
+    assert result["failed"] and host.files() == before and host.inits == 1
+    assert result["evidence"]["etcd"] == "alive"
+    for part in (
+        "files are empty or cut off",
+        "/etc/kubernetes/admin.conf",
+        "contains a published cluster",
+        "a backup",
+    ):
+        assert part in result["msg"]
+
+
+def test_a_finished_cluster_is_not_initialized_again_after_a_power_failure(host: Host) -> None:
+    host.run()
+    host.lose_power()
+    before = host.files()
+    result = host.run()
+    assert result["failed"] and result["evidence"]["etcd"] == "unused"
+    assert host.files() == before and host.inits == 1
+
+
+def test_damaged_files_of_an_unfinished_init_whose_api_answers_are_made_again(host: Host) -> None:
+    host.interrupt("addon")
+    scheduler = host.etc / "scheduler.conf"
+    scheduler.write_text("")
+    result = host.run()
+    assert (result["initialized"], len(result["moved_aside"])) == (True, 1)
+    assert result["moved_aside"][0].endswith("/etc/kubernetes/scheduler.conf") and scheduler.stat().st_size
+    assert not any("reset" in line for line in host.log)
+
+
+def test_an_empty_ca_of_its_owner_is_an_error(host: Host) -> None:
+    (host.etc / "pki").mkdir(parents=True)
+    (host.etc / "pki/ca.key").write_text("")
+    result = host.run()
+    assert "files are empty or cut off, as after a power failure (/etc/kubernetes/pki/ca.key)" in result["msg"]
+    assert host.inits == 0
+
+
+def test_a_damaged_record_is_reported_when_files_would_be_restored(host: Host) -> None:
+    host.interrupt("certs")
+    (host.root / "var/lib/gpulab/kubeadm-init.json").write_text("")
+    result = host.run()
+    assert result["initialized"] and "kubeadm-init.json is damaged" in str(result["warnings"])
+
+
+def test_what_kubeadm_wrote_is_synced_before_the_record_goes(host: Host) -> None:
+    (host.root / "full").write_text("1")
+    result = host.run()
+    assert result["failed"]
+    assert result["msg"].startswith("Error while writing what kubeadm has changed to the disk: ")
+    assert (host.root / "var/lib/gpulab/kubeadm-init.json").exists()
+
+
+@pytest.mark.parametrize("full", ["0", "1"])
+def test_a_failed_init_is_synced_and_its_own_error_is_reported(host: Host, full: str) -> None:
+    (host.root / "full").write_text(full)
+    host.etc.mkdir(parents=True)
+    host.programs.add("kubeadm", f'echo "kubeadm $1" >> {host.root}/log; [ "$1" = config ] || exit 7')
+    result = host.run()
+    assert result["rc"] == 7 and result["msg"].startswith("Error while initializing the control plane: ")
+    assert host.log == ["kubeadm config", "kubeadm init", f"sync --file-system {host.etc}"]
 
 
 def test_a_finished_cluster_without_its_etcd_data_is_an_error(host: Host) -> None:

@@ -49,6 +49,11 @@ for name in ("kubelet.conf", "bootstrap-kubelet.conf", "pki/ca.crt"):
         print("\\t[ERROR FileAvailable]: " + name + " already exists", file=sys.stderr)
         sys.exit(1)
 hang("preflight")
+ready = root / "ready"
+if ready.exists():
+    put(etc / "bootstrap-kubelet.conf", "token: {token}")
+    ready.unlink()
+    sys.exit('error: a Node with name "gpu1" and status "Ready" already exists in the cluster. You must delete it')
 put(etc / "bootstrap-kubelet.conf", "token: {token}")
 hang("bootstrap")
 put(etc / "pki/ca.crt", (root / "seed/ca.crt").read_text())
@@ -75,6 +80,8 @@ class Host(FakeHost):  # type: ignore[misc]
         body = KUBEADM.replace("{root!r}", repr(str(root))).replace("{token}", TOKEN)
         self.kubeadm = programs.python("kubeadm", body)
         programs.add("systemctl", f'echo "systemctl $*" >> {root}/log')
+        # Only join is expected to sync.
+        programs.add("sync", f'echo "sync $*" >> {root}/synced')
         api.answers[NODE] = (200, {"kind": "Node"})
 
     def args(self, **changes: Any) -> dict[str, Any]:
@@ -119,6 +126,7 @@ def test_a_host_joins_once(host: Host) -> None:
     assert host.log == [f"kubeadm join --config {path} --ignore-preflight-errors=SystemVerification"]
     assert (host.root / "mode").read_text() == "0o600"
     assert not path.exists()
+    assert (host.root / "synced").read_text() == f"sync --file-system {host.etc} {host.root}/var/lib/kubelet\n"
     assert yaml.safe_load((host.root / "config").read_text()) == {
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "JoinConfiguration",
@@ -217,6 +225,80 @@ def test_a_join_that_the_kubelet_has_completed_meanwhile_is_recognized(host: Hos
     result = host.run()
     assert (result["changed"], result["joined"], result["moved_aside"]) == (True, True, [])
     assert host.log[1:] == ["systemctl stop kubelet", "systemctl start kubelet"]
+
+
+JOINED = ("etc/kubernetes/kubelet.conf", "etc/kubernetes/pki/ca.crt", "var/lib/kubelet/config.yaml")
+CERTIFICATE = "var/lib/kubelet/pki/kubelet-client-current.pem"
+
+
+@pytest.mark.parametrize("point", ["bootstrap", "waiting", "registered", ""])
+def test_a_host_joins_again_after_a_power_failure(host: Host, point: str) -> None:
+    if point:
+        host.interrupt(point)
+    else:
+        host.run()
+    left = host.files()
+    for name in left:
+        (host.root / name).write_text("")
+    assert host.run(check=True)["changed"]
+    result = host.run()
+    assert (result["changed"], result["joined"], result["node_name"]) == (True, True, "gpu1")
+    assert len(result["moved_aside"]) == len(left)
+    assert not host.run()["changed"]
+
+
+@pytest.mark.parametrize("name", [*JOINED, CERTIFICATE])
+def test_one_empty_file_is_enough_to_join_again(host: Host, name: str) -> None:
+    host.run()
+    (host.root / name).write_text("")
+    result = host.run(check=True)
+    assert (result["changed"], result["joined"]) == (True, False)
+    assert f"files are empty or cut off, as after a power failure (/{name})" in result["reason"]
+    assert host.run()["joined"] and not host.run()["changed"]
+
+
+def test_a_node_that_is_still_ready_joins_later(host: Host) -> None:
+    host.run()
+    (host.etc / "kubelet.conf").write_text("")
+    (host.root / "ready").touch()
+    result = host.run()
+    assert (result["joined"], sum("kubeadm join" in line for line in host.log)) == (True, 3)
+
+
+def test_a_ready_node_is_an_error_for_a_host_without_a_power_failure(host: Host) -> None:
+    (host.root / "ready").touch()
+    assert 'status "Ready" already exists' in host.run()["msg"]
+    assert len(host.log) == 1
+
+
+def test_a_running_kubelet_is_left_as_it_is(host: Host) -> None:
+    host.run()
+    (host.root / JOINED[2]).write_text("")
+    table = host.root / "proc/net/tcp"
+    table.parent.mkdir(parents=True)
+    table.write_text(
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+        "   0: 00000000:280A 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1\n"
+    )
+    result = host.run()
+    assert (result["changed"], result["joined"]) == (False, True)
+    assert f"it can't start again: files are empty or cut off, as after a power failure (/{JOINED[2]})" in str(result)
+
+
+def test_a_host_of_another_cluster_does_not_join_after_a_power_failure(host: Host, other_authority: Authority) -> None:
+    host.run()
+    (host.etc / "kubelet.conf").write_text("")
+    before = host.files()
+    result = host.run(ca_cert_hashes=[other_authority.hash])
+    assert "this host belongs to another cluster than the wanted one" in result["msg"]
+    assert host.files() == before
+
+
+def test_a_control_plane_is_not_joined_after_a_power_failure(host: Host) -> None:
+    host.run()
+    (host.etc / "kubelet.conf").write_text("")
+    (host.etc / "admin.conf").write_text("")
+    assert "there are parts of a control plane on this host" in host.run()["msg"]
 
 
 def test_a_kubeadm_that_outlived_its_controller_is_waited_for(host: Host) -> None:

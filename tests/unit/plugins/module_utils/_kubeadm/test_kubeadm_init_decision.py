@@ -20,6 +20,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_de
     SILENT,
     UNASKED,
     UNREADABLE,
+    UNUSED,
     Evidence,
     decide,
 )
@@ -34,6 +35,10 @@ BEGUN: dict[str, Any] = {
     "manifests": ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
 }
 DONE: dict[str, Any] = {**BEGUN, "kubelet_final": True, "kubelet_certificate": True, "etcd": ALIVE}
+
+# Power failure at the end of an init: etcd's data are whole.
+DAMAGED = ("/etc/kubernetes/scheduler.conf",)
+CUT: dict[str, Any] = {**BEGUN, "api": SILENT, "etcd": UNUSED, "damaged": DAMAGED}
 
 TABLE = [
     ("bare host", {}, INIT),
@@ -74,6 +79,18 @@ TABLE = [
     ("the same by hand, which nobody can tell", {**BEGUN, "api": SILENT, "kubelet_certificate": True}, REFUSE),
     ("interrupted in wait-control-plane, host rebooted", {**BEGUN, "api": SILENT, "etcd": BARREN}, CLEAN),
     ("interrupted in preflight", {"began": True}, CLEAN),
+    ("power failure after it was published", {**CUT, "began": True}, CLEAN),
+    ("the same by hand", CUT, REFUSE),
+    ("the same, a worker has joined", {**CUT, "etcd": ALIVE, "began": True}, REFUSE),
+    ("the same, etcd unreadable", {**CUT, "etcd": UNREADABLE, "began": True}, REFUSE),
+    ("published and whole, API down", {**CUT, "damaged": (), "began": True}, REFUSE),
+    ("published, another server answers", {**CUT, "api": REFUSED, "began": True}, REFUSE),
+    ("emptied after it was published", {**CUT, "api": BARREN, "began": True}, REFUSE),
+    ("power failure, and the API answers", {**DONE, "api": ALIVE, "began": True, "damaged": DAMAGED}, RESUME),
+    ("finished and well, a file was emptied", {**DONE, "api": ALIVE, "damaged": DAMAGED}, FINISHED),
+    ("finished, API down, a file was emptied", {**DONE, "api": SILENT, "damaged": DAMAGED}, REFUSE),
+    ("CA that existed before, but empty", {"ca_key": True, "damaged": ("/etc/kubernetes/pki/ca.key",)}, REFUSE),
+    ("files of a kubelet, empty", {"damaged": ("/var/lib/kubelet/config.yaml",)}, INIT),
 ]
 
 
@@ -95,10 +112,11 @@ EVIDENCE = st.builds(
     manifests=st.sampled_from([(), ("etcd",), BEGUN["manifests"]]),
     ca_key=st.booleans(),
     began=st.booleans(),
-    etcd=st.sampled_from([ABSENT, BARREN, ALIVE, UNREADABLE, UNASKED]),
+    etcd=st.sampled_from([ABSENT, BARREN, UNUSED, ALIVE, UNREADABLE, UNASKED]),
     etcd_local=st.booleans(),
     api=st.sampled_from([UNASKED, SILENT, REFUSED, BARREN, ALIVE]),
     complete=st.booleans(),
+    damaged=st.sampled_from([(), DAMAGED, ("/etc/kubernetes/pki/ca.crt",)]),
 )
 
 
@@ -109,6 +127,8 @@ def test_a_cluster_that_has_ever_been_populated_is_never_deleted(found: Evidence
     if found.api in (ALIVE, REFUSED) or found.etcd == ALIVE:
         assert action != CLEAN
         assert action != INIT or not found.control_plane
+    if found.etcd == UNUSED and action == CLEAN:
+        assert found.began and found.damaged
     if action == INIT:
         assert not found.manifests
         assert found.etcd == ABSENT

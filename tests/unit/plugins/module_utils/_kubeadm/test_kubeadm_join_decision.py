@@ -28,6 +28,8 @@ MEMBER: dict[str, Any] = {
     "node": "gpu1",
     "api": KNOWN,
 }
+# kubelet.conf is empty, the CA is not.
+CUT: dict[str, Any] = {"damaged": ("/etc/kubernetes/kubelet.conf",), "ca_cert_hashes": (OURS,)}
 
 TABLE = [
     ("bare host", {}, [OURS], JOIN, False),
@@ -44,6 +46,13 @@ TABLE = [
     ("refused", {**MEMBER, "api": REFUSED}, [OURS], REFUSE, False),
     ("other cluster", MEMBER, [OTHER], REFUSE, False),
     ("other cluster, deleted there", {**MEMBER, "api": DELETED}, [OTHER], REFUSE, False),
+    ("power failure", CUT, [OURS], CLEAN, False),
+    ("power failure, kubelet.conf is whole", {**MEMBER, "api": UNASKED, "damaged": ("x",)}, [OURS], CLEAN, False),
+    ("power failure, the CA is empty, too", {**CUT, "ca_cert_hashes": ()}, [OURS], CLEAN, False),
+    ("power failure, other cluster", CUT, [OTHER], REFUSE, False),
+    ("emptied while the kubelet runs", {**CUT, "kubelet_runs": True}, [OURS], JOINED, True),
+    ("emptied while the kubelet runs, other cluster", {**CUT, "kubelet_runs": True}, [OTHER], REFUSE, False),
+    ("power failure of a control plane", {**CUT, "control_plane": True}, [OURS], REFUSE, False),
     ("unfinished control plane", {"control_plane": True}, [OURS], REFUSE, False),
     ("unfinished control plane with leftovers", {"control_plane": True, "leftovers": ("x",)}, [OURS], REFUSE, False),
 ]

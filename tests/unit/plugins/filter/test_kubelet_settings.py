@@ -3,12 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.files import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import usable
 
-choose = FilterModule().filters()["kubelet_resolv_conf"]
+choose = FilterModule().filters()["kubelet_settings"]
 RESOLVED, USUAL = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
 
 
@@ -33,12 +35,40 @@ RESOLVED, USUAL = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
 def test_resolv_conf_follows_from_settings_and_resolver(
     active: bool, kubelet: str | None, finished: bool, wanted: str, shared: str | None, path: str
 ) -> None:
-    host = {"resolver": {"systemd_resolved": active, "kubelet": kubelet}, "cluster": {"finished": finished}}
-    assert choose(host, wanted, shared) == path
+    host = {
+        "resolver": {"systemd_resolved": active, "kubelet": kubelet},
+        "cluster": {"finished": finished},
+        "gpus": [],
+    }
+    fields = {} if shared is None else {"resolvConf": shared}
+    assert choose(host, wanted, 120, 20, fields) == {"resolvConf": path}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "seconds", "shared", "periods"),
+    [
+        (1, (120, 20), {}, {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "20s"}),
+        (1, (120, 0), {"maxPods": 50}, {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "0s"}),
+        (0, (120, 20), {}, {}),
+        (1, (0, 20), {}, {}),
+        # The kubelet does not start with both forms, and a field that a user has set for all nodes counts.
+        (1, (120, 20), {"shutdownGracePeriodByPodPriority": [{"priority": 0}]}, {}),
+        (1, (120, 20), {"shutdownGracePeriod": "5m"}, {}),
+    ],
+)
+@pytest.mark.parametrize("finished", [True, False])
+def test_shutdown_periods_are_set_on_hosts_with_gpus(
+    gpus: int, seconds: tuple[int, int], shared: dict[str, Any], periods: dict[str, str], finished: bool
+) -> None:
+    """A host keeps them once it has joined, so that a second run changes nothing."""
+    resolver = {"systemd_resolved": False, "kubelet": None}
+    host = {"resolver": resolver, "cluster": {"finished": finished}, "gpus": [{"address": "1"}] * gpus}
+    found = choose(host, "", *seconds, shared)
+    assert found.pop("resolvConf") and found == periods
 
 
 def test_unread_host_is_an_error() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"choosing the kubelet's resolv\.conf"):
+    with pytest.raises(AnsibleFilterError, match=r"choosing a host's settings of the kubelet"):
         choose({})
 
 
