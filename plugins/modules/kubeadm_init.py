@@ -27,14 +27,14 @@ description:
     C(/etc/kubernetes/pki) is used.
   - (2) No traces of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.
   - (3) The API answers and the cluster is alive - nothing to do. If an init on this host was interrupted before the
-    addons were installed, or a power failure left files of this init empty or cut off, it is run again on top of the
-    existing state.
+    addons were installed, it is run again on top of the existing state. The same applies if a power failure left files
+    of this init empty or cut off that kubeadm can make again, and only kubeadm has used the cluster.
   - (4) The API answers, but neither it nor etcd's files contain a cluster that was alive - the init never finished; it
     is cleaned up, then C(kubeadm init).
   - (5) The API answers but denies access, or its certificate is not from this cluster - error.
   - (6) The API does not answer, and etcd contains a cluster that was alive, or can't be read - error. If an init that
-    began on this host did not finish, files of kubeadm are empty or cut off, and etcd contains neither a second node
-    nor a workload other than kubeadm's addons - cleanup, then C(kubeadm init).
+    began on this host did not finish, files of kubeadm or the kubelet's certificate are empty or cut off, and only
+    kubeadm has used the cluster - cleanup, then C(kubeadm init).
   - (7) The API does not answer, and etcd contains objects but no cluster that was alive - cleanup, then C(kubeadm
     init).
   - (8) The API does not answer, etcd has no objects, but kubelet.conf has its final form, or etcd is on other hosts -
@@ -42,6 +42,8 @@ description:
   - (9) The API does not answer, etcd has no objects, and an init began on this host, or the kubelet never got a
     certificate - cleanup, then C(kubeadm init).
   - (10) Anything else - error.
+  - Only kubeadm has used a cluster if it has one node, no namespaces, workloads, volumes or custom resource definitions
+    other than those of Kubernetes and kubeadm's addons, no pods outside C(kube-system), and the default prefix in etcd.
   - If a control plane was alive once and is now unhealthy, the module fails with advice. It never initializes the
     control plane again and never resets it.
   - Cleanup means that the kubelet is stopped, C(/etc/kubernetes) and the data of etcd are moved to
@@ -51,6 +53,7 @@ description:
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
   - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
+    If that takes longer than two minutes, the module warns.
 options:
   config:
     description:
@@ -130,8 +133,14 @@ evidence:
       description: Whether bootstrap-kubelet.conf exists.
       type: bool
     kubelet_final:
-      description: Whether kubelet.conf points to the kubelet's own certificate, as it does at the end of an init.
+      description: >-
+        Whether kubelet.conf points to the kubelet's own certificate, as it does at the end of an init, and that
+        certificate is whole.
       type: bool
+    kubelet_conf_final:
+      description: Whether kubelet.conf points to the kubelet's own certificate, whole or not.
+      type: bool
+      version_added: 0.2.0
     kubelet_certificate:
       description: Whether the kubelet has its own certificate.
       type: bool
@@ -148,7 +157,7 @@ evidence:
     etcd:
       description: >-
         Contents of etcd's files - V(absent), V(barren) (objects, but no cluster that was alive), V(unused) (a published
-        cluster that has no second node, and no workload other than kubeadm's addons), V(alive), V(unreadable), or
+        cluster that only kubeadm has used), V(alive), V(unreadable), or
         V(unasked) if the API's answer was sufficient.
       type: str
     etcd_local:
@@ -163,6 +172,12 @@ evidence:
     complete:
       description: Whether the cluster has workloads. Determined only during an init.
       type: bool
+    used:
+      description: >-
+        Whether the API may have objects that neither Kubernetes nor kubeadm made. Determined only during an init with
+        damaged files.
+      type: bool
+      version_added: 0.2.0
     damaged:
       description: Files of kubeadm and the kubelet that are empty or cut off, as after a power failure.
       type: list

@@ -24,7 +24,10 @@ description:
   - The same happens if the kubelet can't start because a power failure left its files empty or cut off. The host joins
     under its name as soon as its node is no longer ready, because C(kubeadm join) refuses a node that is ready. If the
     kubelet is still running, the module only warns.
+  - If kubelet.conf and the kubelet's certificate are whole then, the API is asked first; nothing is moved if the node
+    was deleted, or if the API does not answer.
   - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
+    If that takes longer than two minutes, the module warns.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
 options:

@@ -521,7 +521,7 @@ cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
     interrupted. C(damaged) are files that are empty or cut off, as after a power failure; C(finished) is false then,
-    unless the kubelet runs.
+    unless the kubelet runs. C(shutdown_periods) are those of the kubelet's configuration that are not 0.
   returned: always
   type: dict
   sample:
@@ -535,6 +535,7 @@ cluster:
     server: https://10.0.0.11:6443
     node_name: cp1
     container_runtime: unix:///var/run/containerd/containerd.sock
+    shutdown_periods: {shutdownGracePeriod: 2m0s, shutdownGracePeriodCriticalPods: 20s}
 control_plane:
   description: >-
     Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),

@@ -8,31 +8,61 @@ Neither program syncs all files that it writes. New ones are empty if the power 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from .._files import read_file, under
 from .._host.network import listeners
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+KUBELET_CONF = "/etc/kubernetes/kubelet.conf"
 KUBELET_CERTIFICATE = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+# Nothing in the cluster needs these files, and users rewrite them.
+ADMIN = ("/etc/kubernetes/admin.conf", "/etc/kubernetes/super-admin.conf")
+PKI = "/etc/kubernetes/pki"
 
-_CONFS = ("kubelet", "admin", "super-admin", "controller-manager", "scheduler")
+_CAS = ("ca", "front-proxy-ca", "etcd/ca")
+_LEAVES = (
+    *("apiserver", "apiserver-kubelet-client", "apiserver-etcd-client", "front-proxy-client"),
+    *("etcd/server", "etcd/peer", "etcd/healthcheck-client"),
+)
+# Everything that they have signed becomes invalid with new ones.
+SIGNERS = (*(f"{PKI}/{name}.{kind}" for name in _CAS for kind in ("crt", "key")), f"{PKI}/sa.key", f"{PKI}/sa.pub")
 # The kubelet starts only with these. It also starts without flags, which a user may have moved to its configuration.
-_KUBELET = ("/var/lib/kubelet/config.yaml", KUBELET_CERTIFICATE)
-_PKI = (".crt", ".key", ".pub")
+_NODE = (KUBELET_CONF, f"{PKI}/ca.crt", "/var/lib/kubelet/config.yaml", KUBELET_CERTIFICATE)
+# kubeadm's own names; a user may keep other files in these directories.
+_CONTROL_PLANE = (
+    *(f"/etc/kubernetes/{name}.conf" for name in ("controller-manager", "scheduler")),
+    *(f"/etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS),
+    *(path for path in SIGNERS if path not in _NODE),
+    *(f"{PKI}/{name}.{kind}" for name in _LEAVES for kind in ("crt", "key")),
+)
+FILES = (*_NODE, *_CONTROL_PLANE, *ADMIN)
+# kubeadm makes both of a group, or reads both.
+_GROUPS = (*((f"{PKI}/{name}.crt", f"{PKI}/{name}.key") for name in _LEAVES), (KUBELET_CONF, KUBELET_CERTIFICATE))
 # A file is cut off at the end of a page. Whole files end with a line feed.
 _PAGE = 4096
 _BLANK = b"\0 \t\r\n"
 
 
-def damaged_files(root: str) -> tuple[str, ...]:
-    """Return the files that exist but are empty or cut off, and a link of the kubelet to a missing certificate."""
-    etc = under(root, "/etc/kubernetes")
-    paths = [etc / f"{name}.conf" for name in _CONFS]
-    paths += [etc / f"manifests/{name}.yaml" for name in COMPONENTS]
-    paths += sorted(path for path in (etc / "pki").rglob("*") if path.suffix in _PKI)
-    paths += [under(root, path) for path in _KUBELET]
-    return tuple(f"/{path.relative_to(root)}" for path in paths if _is_damaged(path))
+def damaged_files(root: str, control_plane: bool) -> tuple[str, ...]:
+    """Return the files that exist but are empty or cut off, and a link of the kubelet to a missing certificate.
+
+    Those of ADMIN are not included. On a host that is not a ``control_plane``, only what its kubelet needs counts.
+    """
+    paths = (*_NODE, *_CONTROL_PLANE) if control_plane else _NODE
+    return tuple(path for path in paths if _is_damaged(under(root, path)))
+
+
+def damaged_admin_files(root: str) -> tuple[str, ...]:
+    """Return the files of ADMIN that are empty or cut off."""
+    return tuple(path for path in ADMIN if _is_damaged(under(root, path)))
+
+
+def with_companions(paths: Iterable[str]) -> tuple[str, ...]:
+    """Add the files without which kubeadm does not make these files again."""
+    found = set(paths)
+    return tuple(sorted(found.union(*(group for group in _GROUPS if found.intersection(group)))))
 
 
 def kubelet_runs(root: str) -> bool:

@@ -47,6 +47,8 @@ class KubeadmImages:
         if not self._module.check_mode:
             for number, image in enumerate(missing):
                 self._pull(image, missing[:number])
+            if missing:
+                self._kubeadm.sync()
         return Outcome(bool(missing), True, images, missing)
 
     def _has(self, image: str) -> bool:
@@ -57,7 +59,6 @@ class KubeadmImages:
         for attempt in range(1, _ATTEMPTS + 1):
             result = self._kubeadm.runner.run(["crictl", "pull", image])
             if result.rc == 0:
-                self._kubeadm.sync()
                 return
             if attempt < _ATTEMPTS:
                 time.sleep(self._pause)

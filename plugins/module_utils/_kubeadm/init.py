@@ -17,7 +17,7 @@ from .._errors import DomainError
 from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under, write_text
 from . import init_decision as state
 from . import leftovers
-from .damage import COMPONENTS
+from .damage import COMPONENTS, with_companions
 from .init_evidence import RECORD, etcd_data, gather
 from .run import Kubeadm
 
@@ -59,12 +59,14 @@ class KubeadmInit:
                 f"Error while initializing the control plane: {verdict.reason}. {verdict.advice}", evidence=evidence
             )
         finished = verdict.action == state.FINISHED
-        outcome = Outcome(not finished, finished, verdict.reason, evidence)
+        outcome = Outcome(not finished or found.began, finished, verdict.reason, evidence)
         if self._module.check_mode:
             return outcome
         if finished:
-            # Left by a run that was killed after kubeadm had finished.
-            put_file(self._record, None)
+            if found.began:
+                # Left by a run that was killed after kubeadm had finished.
+                self._kubeadm.sync()
+                self._forget()
             return outcome
         self._kubeadm.validate(config)
         self._begin(bare=verdict.action == state.INIT)
@@ -72,14 +74,20 @@ class KubeadmInit:
             self._clean(config, outcome)
         if verdict.action == state.RESUME:
             # kubeadm makes missing files, but fails if one is damaged.
-            outcome.moved_aside = move_aside(
-                [under(self._root, path) for path in found.damaged], self._root, self._aside()
-            )
+            paths = [under(self._root, path) for path in with_companions(found.remade)]
+            outcome.moved_aside = move_aside(paths, self._root, self._aside())
             ignored = [*ignored, *self._own_traces(config)]
         self._kubeadm.run_with("init", config, ignored, "initializing the control plane")
-        put_file(self._record, None)
+        self._forget()
         outcome.initialized = True
         return outcome
+
+    def _forget(self) -> None:
+        """Remove the record of an init that has finished."""
+        try:
+            put_file(self._record, None)
+        except OSError as error:
+            self._module.warn(f"Error while removing {self._record}: {error.strerror}. The next run removes it.")
 
     def _own_traces(self, config: str) -> list[str]:
         """Return the preflight checks that fail because of what this init has already created.

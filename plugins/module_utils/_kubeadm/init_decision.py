@@ -9,12 +9,16 @@ never reset, however unhealthy it is.
 
 from __future__ import annotations
 
+import fnmatch
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from .damage import ADMIN, FILES, PKI, SIGNERS, with_companions
 
 # What the API showed about this cluster.
 UNASKED, SILENT, REFUSED, BARREN, ALIVE = "unasked", "silent", "refused", "barren", "alive"
 # What the etcd data contain. Also BARREN (an API server's writes, no published cluster) and ALIVE (a cluster in use).
-# UNUSED is a published cluster that has no second node, and no workload that kubeadm did not make.
+# UNUSED is a published cluster with one node and nothing that kubeadm did not make.
 ABSENT, UNUSED, UNREADABLE = "absent", "unused", "unreadable"
 
 INIT, FINISHED, RESUME, CLEAN, REFUSE = "init", "finished", "resume", "clean", "refuse"
@@ -25,28 +29,32 @@ _ILL = (
     "check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
 )
 
-_PKI = "/etc/kubernetes/pki"
-REPAIR = (
-    "Restore the damaged files from a backup. If pki/ca.crt and pki/ca.key are whole, kubeadm can make others again: "
-    "remove them, and run the phases certs, kubeconfig, etcd and control-plane of kubeadm init with the cluster's "
-    "configuration."
-)
+# The phases of kubeadm init that make files again, in their order.
+_PHASES = {
+    "certs all": f"{PKI}/*",
+    "kubeconfig all": "/etc/kubernetes/*.conf",
+    "etcd local": "/etc/kubernetes/manifests/etcd.yaml",
+    "control-plane all": "/etc/kubernetes/manifests/kube-*.yaml",
+    "kubelet-start": "/var/lib/kubelet/config.yaml",
+}
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Evidence found on a host.
 
-    ``manifests`` names kubeadm's static pods. ``kubelet_final``: kubelet.conf refers to the kubelet's own certificate,
-    which kubeadm sets near the end of init. ``kubelet_certificate``: the kubelet has a certificate. ``began``: this
-    module began an init that it has not seen finish. ``etcd``: ``absent``, ``barren``, ``unused``, ``alive``,
-    ``unreadable``, or ``unasked`` (there are data, but the API's answer was sufficient). ``complete``: the API lists
-    workloads, so the addons were installed. ``damaged``: files that are empty or cut off.
+    ``manifests`` names kubeadm's static pods. ``kubelet_conf_final``: kubelet.conf refers to the kubelet's own
+    certificate, which kubeadm sets near the end of init; ``kubelet_final``: that certificate is whole, too.
+    ``kubelet_certificate``: the kubelet has a certificate. ``began``: this module began an init that it has not seen
+    finish. ``etcd``: ``absent``, ``barren``, ``unused``, ``alive``, ``unreadable``, or ``unasked`` (there are data, but
+    the API's answer was sufficient). ``complete``: the API lists workloads, so the addons were installed. ``used``: the
+    API may have objects that kubeadm did not make. ``damaged``: files that are empty or cut off.
     """
 
     admin_conf: bool = False
     kubelet_conf: bool = False
     bootstrap_conf: bool = False
+    kubelet_conf_final: bool = False
     kubelet_final: bool = False
     kubelet_certificate: bool = False
     manifests: tuple[str, ...] = ()
@@ -57,12 +65,18 @@ class Evidence:
     api: str = UNASKED
     api_message: str = ""
     complete: bool = True
+    used: bool = True
     damaged: tuple[str, ...] = ()
 
     @property
     def control_plane(self) -> bool:
         """Return whether any part of a control plane exists, other than a CA that was provided beforehand."""
         return bool(self.manifests or self.etcd != ABSENT or self.began or (self.ca_key and self.admin_conf))
+
+    @property
+    def remade(self) -> tuple[str, ...]:
+        """Return the damaged files that kubeadm can make again while the cluster runs that nothing has used."""
+        return () if self.used or set(self.damaged) & set(SIGNERS) else self.damaged
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ def decide(found: Evidence) -> Verdict:
     if found.api == ALIVE:
         if found.began and not found.complete:
             return Verdict(RESUME, "an init that began here published the cluster, but never installed its addons")
-        if found.began and found.damaged:
+        if found.began and set(found.remade) - set(ADMIN):
             return Verdict(RESUME, f"an init that began here published the cluster, but {_damage(found)}")
         return Verdict(FINISHED, "the API answers and the cluster was published")
     if found.api == BARREN and found.etcd not in (UNUSED, ALIVE, UNREADABLE):
@@ -107,11 +121,11 @@ def _without_control_plane(found: Evidence) -> Verdict:
             "there is an admin.conf, but no part of a control plane: it seems to belong to another cluster",
             "If this host should become a control plane, move /etc/kubernetes/admin.conf to another directory.",
         )
-    if any(path.startswith(_PKI) for path in found.damaged):
+    if any(path.startswith(f"{PKI}/") for path in found.damaged):
         return Verdict(
             REFUSE,
             f"{_damage(found)}, and no init began here",
-            f"If {_PKI} has a CA that you brought, restore it. If not, move the directory away.",
+            f"If {PKI} has a CA that you brought, restore it. Otherwise run: mv {PKI} /root/",
         )
     return Verdict(INIT, "there is no part of a control plane on this host")
 
@@ -120,18 +134,19 @@ def _without_api(found: Evidence) -> Verdict:
     silent = found.api_message or "the API server can't be queried"
     if found.damaged:
         silent += f", {_damage(found)}"
-    if found.etcd == UNUSED and found.began and found.damaged:
+    ill = _ILL + _repair(found)
+    if found.etcd == UNUSED and found.began and found.damaged and not found.kubelet_final:
         return Verdict(CLEAN, f"{silent}, and nothing but kubeadm has used the cluster of an init that began here")
     if found.etcd in (UNUSED, ALIVE):
-        return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", _ILL + _repair(found))
+        return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", ill)
     if found.etcd in (UNREADABLE, UNASKED):
-        return Verdict(REFUSE, f"{silent}, and etcd's data can't be read", _ILL)
+        return Verdict(REFUSE, f"{silent}, and etcd's data can't be read", ill)
     if found.etcd == BARREN:
         return Verdict(CLEAN, f"{silent}, and etcd's data contains no published cluster")
-    if found.kubelet_final:
-        return Verdict(REFUSE, f"{silent}, but the kubelet was set up completely; etcd's data is missing", _ILL)
+    if found.kubelet_final or found.kubelet_conf_final:
+        return Verdict(REFUSE, f"{silent}, but the kubelet was set up completely; etcd's data is missing", ill)
     if not found.etcd_local:
-        return Verdict(REFUSE, f"{silent}, and its etcd is on other hosts, which this module does not check", _ILL)
+        return Verdict(REFUSE, f"{silent}, and its etcd is on other hosts, which this module does not check", ill)
     if found.began:
         return Verdict(CLEAN, f"{silent}, there is no etcd data, and an init that began here was never finished")
     if not found.kubelet_certificate:
@@ -139,7 +154,7 @@ def _without_api(found: Evidence) -> Verdict:
     return Verdict(
         REFUSE,
         f"{silent}, and there is no etcd data, although the kubelet was running",
-        _ILL + " If its init was interrupted and never finished, run kubeadm reset.",
+        ill + " If its init was interrupted and never finished, run kubeadm reset.",
     )
 
 
@@ -148,4 +163,29 @@ def _damage(found: Evidence) -> str:
 
 
 def _repair(found: Evidence) -> str:
-    return f" {REPAIR}" if found.damaged else ""
+    return f" {repair(found.damaged)}" if found.damaged else ""
+
+
+def repair(damaged: Sequence[str]) -> str:
+    """Return what a person does about damaged files of a control plane, with commands."""
+    # The host may have reported anything.
+    known = [path for path in FILES if path in damaged]
+    signers = [path for path in known if path in SIGNERS]
+    others = with_companions(path for path in known if path not in SIGNERS)
+    steps = []
+    if signers:
+        steps.append(
+            f"Restore {', '.join(signers)} from a backup or another control plane of the cluster, never let kubeadm "
+            "make new ones: all nodes and tokens would become invalid."
+        )
+    if others:
+        phases = [phase for phase, pattern in _PHASES.items() if fnmatch.filter(others, pattern)]
+        steps.append(
+            "Restore the damaged files from a backup, or let kubeadm make them again, with FILE as the "
+            "InitConfiguration and ClusterConfiguration of this cluster (while the API answers: kubectl -n kube-system "
+            "get configmap kubeadm-config -o jsonpath='{.data.ClusterConfiguration}'): mkdir -p /root/damaged; mv "
+            f"--backup=numbered --target-directory=/root/damaged {' '.join(others)}; "
+            + "; ".join(f"kubeadm init phase {phase} --config FILE" for phase in phases)
+            + "; systemctl restart kubelet"
+        )
+    return " ".join(steps)

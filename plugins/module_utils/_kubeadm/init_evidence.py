@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 import time
 from collections.abc import Iterator
@@ -17,93 +16,52 @@ from .._command import Runner
 from .._errors import DomainError
 from .._files import read_text, under
 from . import init_decision as state
-from .damage import COMPONENTS, KUBELET_CERTIFICATE, damaged_files
+from .damage import COMPONENTS, KUBELET_CERTIFICATE, damaged_admin_files, damaged_files
 from .kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError
+from .use import NODES, OBJECTS, PREFIX, is_used, listed, search_etcd
 
 RECORD = "/var/lib/gpulab/kubeadm-init.json"
 
 _KUBERNETES = "/etc/kubernetes"
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
-_WORKLOADS = ("/apis/apps/v1/daemonsets", "/apis/apps/v1/deployments")
-
-# Keys that the API server writes; etcd stores them unencoded in its database and log. Every cluster that others can
-# join has the first one (kubeadm's phase bootstrap-token); the addons are written later.
-_ALIVE = (
-    b"/configmaps/kube-public/cluster-info",
-    b"/registry/daemonsets/",
-    b"/registry/deployments/",
-    b"/registry/statefulsets/",
-)
-_WRITTEN = b"/registry/"
-# A cluster is in use if it has a second node, or a workload other than kubeadm's addons.
-_NODES = b"/registry/minions/"
-_ADDONS = {b"/registry/daemonsets/kube-system/kube-proxy", b"/registry/deployments/kube-system/coredns"}
-_KEY = re.compile(rb"[a-z0-9./-]+")
-_LONGEST_KEY = 600
+_WORKLOADS = (OBJECTS["daemonsets"], OBJECTS["deployments"])
+# As an argument in a manifest, and in extraArgs of the configuration's versions.
+_ETCD_PREFIX = re.compile(r"\betcd-prefix[\"']?(?:\s+value)?\s*[:=]\s*[\"']?(/[^\s\"'#,]+)")
 
 
 def gather(module: Any, root: str, patience: float, config: str = "") -> state.Evidence:
     """Return the evidence; ``patience`` is how long to wait for an expected API server, in seconds.
 
-    ``config`` is kubeadm's configuration, which names etcd's directory if the manifest does not.
+    ``config`` is kubeadm's configuration, which has etcd's directory and prefix if the manifests don't.
     """
     directory = under(root, _KUBERNETES)
     manifests = tuple(name for name in COMPONENTS if (directory / "manifests" / f"{name}.yaml").exists())
     kubelet_conf = read_text(directory / "kubelet.conf")
-    data = _etcd_files(etcd_data(root, config))
+    final = bool(re.search(r"^\s*client-certificate:\s*\S", kubelet_conf or "", re.MULTILINE))
+    data, prefix = _etcd_files(etcd_data(root, config)), _etcd_prefix(root, config)
+    damaged = (*damaged_admin_files(root), *damaged_files(root, True))
+    has_certificate = under(root, KUBELET_CERTIFICATE).exists()
     found = state.Evidence(
         admin_conf=(directory / "admin.conf").exists(),
         kubelet_conf=kubelet_conf is not None,
         bootstrap_conf=(directory / "bootstrap-kubelet.conf").exists(),
-        kubelet_final=bool(re.search(r"^\s*client-certificate:\s*\S", kubelet_conf or "", re.MULTILINE)),
-        kubelet_certificate=under(root, KUBELET_CERTIFICATE).exists(),
+        kubelet_conf_final=final,
+        kubelet_final=final and has_certificate and KUBELET_CERTIFICATE not in damaged,
+        kubelet_certificate=has_certificate,
         manifests=manifests,
         ca_key=(directory / "pki/ca.key").exists(),
         began=under(root, RECORD).exists(),
         etcd=state.UNASKED if data else state.ABSENT,
         etcd_local="etcd" in manifests or "kube-apiserver" not in manifests,
-        damaged=damaged_files(root),
+        damaged=damaged,
     )
     if not found.control_plane:
         return found
     # A manifest may be missing for a moment while the API server is restarted.
-    expected = "kube-apiserver" in manifests or search_etcd(data) in (state.UNUSED, state.ALIVE)
+    expected = "kube-apiserver" in manifests or search_etcd(data, prefix) in (state.UNUSED, state.ALIVE)
     found = _wait_for_api(module, root, found, patience if expected else 0)
-    return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data))
-
-
-def search_etcd(files: list[Path]) -> str:
-    """Return what the etcd files contain, as in ``Evidence.etcd``; ``absent`` without the data of an API server."""
-    written = published = False
-    nodes: set[bytes] = set()
-    for path in files:
-        try:
-            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                published = published or any(data.find(marker) >= 0 for marker in _ALIVE)
-                written = written or data.find(_WRITTEN) >= 0
-                if any(key not in _ADDONS for prefix in _ALIVE[1:] for key in _keys(data, prefix)):
-                    return state.ALIVE
-                for key in _keys(data, _NODES):
-                    nodes.add(key)
-                    if len(nodes) > 1:
-                        return state.ALIVE
-        except (OSError, ValueError):
-            return state.UNREADABLE
-    return state.UNUSED if published else state.BARREN if written else state.ABSENT
-
-
-def _keys(data: mmap.mmap, prefix: bytes) -> Iterator[bytes]:
-    """Yield the keys that begin with a prefix. Their length precedes them, as a varint of protobuf."""
-    place = data.find(prefix)
-    while place >= 0:
-        high, low = data[place - 1], data[place - 2]
-        # What follows a key may look like a part of it.
-        size = high << 7 | low & 0x7F if low & 0x80 and 0 < high < 0x80 and high << 7 < _LONGEST_KEY else high
-        found = _KEY.match(data[place : place + _LONGEST_KEY])
-        key = found[0] if found else prefix
-        yield key[:size] if size > len(prefix) else key
-        place = data.find(prefix, place + 1)
+    return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data, prefix))
 
 
 def etcd_data(root: str, config: str = "") -> Path:
@@ -112,6 +70,12 @@ def etcd_data(root: str, config: str = "") -> Path:
     named = re.search(r"--data-dir=([^\s\"']+)", manifest)
     named = named or re.search(r"^\s*dataDir:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
     return under(root, named[1] if named else "/var/lib/etcd")
+
+
+def _etcd_prefix(root: str, config: str) -> str:
+    manifest = read_text(under(root, f"{_KUBERNETES}/manifests/kube-apiserver.yaml")) or ""
+    named = _ETCD_PREFIX.search(manifest) or _ETCD_PREFIX.search(config)
+    return named[1].rstrip("/") if named else PREFIX
 
 
 def _etcd_files(directory: Path) -> list[Path]:
@@ -180,13 +144,7 @@ def _questions(api: Api, found: state.Evidence) -> state.Evidence:
     published = api.get(_CLUSTER_INFO).status == 200
     if published and not found.began:
         return replace(found, api=state.ALIVE)
-    complete = len(_listed(api, "/api/v1/nodes")) > 1 or any(_listed(api, path, limit="1") for path in _WORKLOADS)
-    return replace(found, api=state.ALIVE if published or complete else state.BARREN, complete=complete)
-
-
-def _listed(api: Api, path: str, **query: str) -> list[Any]:
-    answer = api.get(path, **query)
-    # Only a valid list shows that there are no objects.
-    if answer.status != 200 or not isinstance(answer.body, dict):
-        raise ApiSilentError(f"{api.server} gives no list at {path}")
-    return answer.items()
+    complete = len(listed(api, NODES)) > 1 or any(listed(api, path, limit="1") for path in _WORKLOADS)
+    known = state.ALIVE if published or complete else state.BARREN
+    # Only whether damaged files may be made again depends on it.
+    return replace(found, api=known, complete=complete, used=not found.damaged or is_used(api))

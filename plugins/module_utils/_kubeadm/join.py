@@ -16,7 +16,7 @@ from .._command import CommandError
 from .._errors import DomainError
 from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under
 from . import join_decision as state
-from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs
+from .damage import KUBELET_CERTIFICATE, KUBELET_CONF, damaged_files, kubelet_runs
 from .join_command import is_ca_hash
 from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError
@@ -30,7 +30,7 @@ _LEFTOVERS = (
     "/var/lib/kubelet/config.yaml",
     "/var/lib/kubelet/instance-config.yaml",
     "/var/lib/kubelet/kubeadm-flags.env",
-    "/etc/kubernetes/kubelet.conf",
+    KUBELET_CONF,
     KUBELET_CERTIFICATE,
 )
 _IN_THE_WAY = _LEFTOVERS[:2]
@@ -142,10 +142,12 @@ class KubeadmJoin:
 
     def _join(self, wanted: Wanted, clean: bool, patience: float, outcome: Outcome) -> None:
         configuration, deadline = wanted.configuration(), time.monotonic() + patience
+        aside = under(self._root, f"{ASIDE}{time_stamp()}")
         while True:
             if clean:
-                paths = [under(self._root, path) for path in _LEFTOVERS]
-                outcome.moved_aside += move_aside(paths, self._root, under(self._root, f"{ASIDE}{time_stamp()}"))
+                # What a failed attempt has left replaces files of the same names there.
+                moved = move_aside([under(self._root, path) for path in _LEFTOVERS], self._root, aside)
+                outcome.moved_aside = list(dict.fromkeys([*outcome.moved_aside, *moved]))
             try:
                 self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
                 return
@@ -156,11 +158,7 @@ class KubeadmJoin:
 
     def _decide(self, wanted: Wanted) -> tuple[state.Verdict, state.Evidence]:
         found = self._gather()
-        if (
-            found.kubelet_conf
-            and not found.damaged_worker
-            and not state.belongs_elsewhere(found, wanted.ca_cert_hashes)
-        ):
+        if found.kubelet_conf and not state.belongs_elsewhere(found, wanted.ca_cert_hashes):
             found = self._ask(found)
         verdict = state.decide(found, wanted.ca_cert_hashes)
         if verdict.action == state.REFUSE:
@@ -172,11 +170,11 @@ class KubeadmJoin:
             bootstrap_conf=(self._etc / "bootstrap-kubelet.conf").exists(),
             control_plane=any((self._etc / name).exists() for name in _CONTROL_PLANE),
             leftovers=tuple(path for path in _IN_THE_WAY if under(self._root, path).exists()),
-            damaged=damaged_files(self._root),
+            damaged=damaged_files(self._root, False),
             kubelet_runs=kubelet_runs(self._root),
         )
         text, ca = read_text(self._etc / "kubelet.conf"), read_text(self._etc / "pki/ca.crt") or ""
-        if text is None or "/etc/kubernetes/kubelet.conf" in found.damaged:
+        if text is None or KUBELET_CONF in found.damaged:
             return replace(found, ca_cert_hashes=tuple(_hashes(ca)))
         config = read_kubeconfig(text)
         authority = config.authority(self._root) or ca

@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from .damage import KUBELET_CONF
 
 # What the API returned about this host's node.
 UNASKED, KNOWN, DELETED, REFUSED, SILENT = "unasked", "known", "deleted", "refused", "silent"
@@ -23,7 +25,7 @@ _RESET = (
 class Evidence:
     """Evidence. ``leftovers`` are files of an interrupted join that make kubeadm fail, ``node`` the registered name.
 
-    ``damaged`` are files that are empty or cut off; ``kubelet_conf`` is false if it is one of them.
+    ``damaged`` are files of a worker that are empty or cut off; ``kubelet_conf`` is false if it is one of them.
     """
 
     kubelet_conf: bool = False
@@ -37,10 +39,6 @@ class Evidence:
     node: str | None = None
     api: str = UNASKED
     api_message: str = ""
-
-    @property
-    def damaged_worker(self) -> bool:
-        return bool(self.damaged) and not self.control_plane
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def belongs_elsewhere(found: Evidence, ca_cert_hashes: Sequence[str]) -> bool:
 
 def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     """Apply the decision table that kubeadm_join documents."""
-    if found.damaged_worker:
+    if found.damaged and not found.control_plane:
         return _damaged(found, ca_cert_hashes)
     if found.kubelet_conf:
         return _member(found, ca_cert_hashes)
@@ -80,9 +78,20 @@ def _damaged(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
     damage = f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
     if belongs_elsewhere(found, ca_cert_hashes):
         return Verdict(REFUSE, f"this host belongs to another cluster than the wanted one, and {damage}", _RESET)
-    if found.kubelet_runs:
+    member = _member(found, ca_cert_hashes) if found.kubelet_conf else Verdict(JOINED, "the kubelet of this host runs")
+    if member.action == REFUSE:
+        return member
+    # A kubelet without kubelet.conf has never joined.
+    if found.kubelet_runs and (found.kubelet_conf or KUBELET_CONF in found.damaged):
         restart = f"The kubelet is running, but it can't start again: {damage}"
-        return Verdict(JOINED, "the kubelet of this host is running", warnings=[restart])
+        return replace(member, warnings=[*member.warnings, restart])
+    if found.api == SILENT:
+        return Verdict(
+            REFUSE,
+            f"the kubelet of this host can't start: {damage}. Whether node {found.node} still exists in the cluster at "
+            f"{found.server} could not be determined: {found.api_message}",
+            "Nothing was changed. When the API server answers, run again: the host then joins again.",
+        )
     return Verdict(CLEAN, f"the kubelet of this host can't start: {damage}")
 
 

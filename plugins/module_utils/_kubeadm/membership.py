@@ -20,13 +20,15 @@ _RUNTIME = (
     ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
     ("/var/lib/kubelet/config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
 )
+_SHUTDOWN_PERIOD = re.compile(r"^(shutdownGracePeriod\w*):[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 
 
 def membership(root: str) -> dict[str, Any]:
     """Return the host's cluster and kubeadm's progress; unknown texts are empty. ``ca_hashes`` have kubeadm's form.
 
-    ``damaged`` are files that are empty or cut off. Until a kubelet runs, they are those of an interrupted kubeadm.
+    ``shutdown_periods`` are those of the kubelet's configuration, without the 0s that kubeadm adds. ``damaged`` are
+    files that are empty or cut off. Until a kubelet runs, they are those of an interrupted kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
@@ -36,7 +38,7 @@ def membership(root: str) -> dict[str, Any]:
     control_plane = admin or api_server or ca_key
     complete = admin and api_server and under(root, "/var/lib/etcd/member").exists()
     begun = any(under(root, path).exists() for path in _TRACES_OF_KUBEADM)
-    damaged = damaged_files(root)
+    damaged = damaged_files(root, control_plane)
     interrupted = bool(damaged) and not kubelet_runs(root)
     return {
         "admin_conf": admin,
@@ -49,6 +51,7 @@ def membership(root: str) -> dict[str, Any]:
         "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
         "node_name": _node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
+        "shutdown_periods": _shutdown_periods(root),
     }
 
 
@@ -67,6 +70,11 @@ def _container_runtime(root: str) -> str:
         if found:
             return found[1]
     return ""
+
+
+def _shutdown_periods(root: str) -> dict[str, str]:
+    found = _SHUTDOWN_PERIOD.findall(text_or_nothing(root, "/var/lib/kubelet/config.yaml"))
+    return {name: value for name, value in found if value != "0s"}
 
 
 def _ca_hashes(pem: str) -> list[str]:

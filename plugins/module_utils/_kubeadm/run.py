@@ -26,6 +26,8 @@ DISCOVERY = "/run/gpulab/kubeadm-discovery.yaml"
 # Directories that kubeadm, and the programs that it starts, write to. containerd syncs its database, but not the files
 # of images, and does not unpack them again.
 _WRITTEN = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/containerd")
+# A file system may have much to write that others have changed.
+_SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("init", "join", "reset", "upgrade")
 
@@ -34,6 +36,7 @@ class Kubeadm:
     """Runs kubeadm. ``executable`` is a name or path, ``timeout`` limits each run in seconds."""
 
     def __init__(self, module: Any, executable: str, timeout: float, root: str = "/") -> None:
+        self._module = module
         self.runner = Runner(module, timeout=timeout)
         self._executable = executable
         self._timeout = timeout
@@ -85,20 +88,24 @@ class Kubeadm:
                 files.enter_context(_private_file(under(self._root, DISCOVERY), discovery))
             path = files.enter_context(_private_file(under(self._root, f"/run/gpulab/kubeadm-{command}.yaml"), config))
             try:
-                said = self.run([command, "--config", str(path), *flags], doing)
-            except DomainError:
-                # kubeadm may have got as far as a cluster that is in use.
-                with contextlib.suppress(DomainError):
-                    self.sync()
-                raise
-            self.sync()
-            return said
+                return self.run([command, "--config", str(path), *flags], doing)
+            finally:
+                # A kubeadm that failed may have got as far as a cluster that is in use.
+                self.sync()
 
     def sync(self) -> None:
-        """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not."""
+        """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not.
+
+        A failure is a warning: these programs have done their work.
+        """
         found = [str(path) for path in (under(self._root, name) for name in _WRITTEN) if path.exists()]
-        if found:
-            self.runner.check(["sync", "--file-system", *found], "writing what kubeadm has changed to the disk")
+        if not found:
+            return
+        try:
+            doing = "writing what kubeadm has changed to the disk"
+            self.runner.check(["sync", "--file-system", *found], doing, timeout=_SYNC_TIMEOUT)
+        except DomainError as error:
+            self._module.warn(f"{error}. A power failure in the next minutes could damage files in {', '.join(found)}.")
 
     def wait_for_others(self) -> None:
         """Wait for a running kubeadm, such as one whose controller was killed."""

@@ -280,19 +280,20 @@ def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 
 def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Check running nodes. On a host whose kubelet does not run, kubeadm was interrupted, and this run completes it."""
+    """Check nodes that this run leaves as they are. Where kubeadm was interrupted, the run completes or refuses it."""
     state = reading.facts["cluster"]
-    refused = any(found["action"] == init_decision.REFUSE for each, found in _found(cluster) if each == reading)
-    if reading.finished and state.get("damaged") and not refused:
+    actions = [found["action"] for each, found in _found(cluster) if each == reading]
+    left = actions == [init_decision.FINISHED] if actions else reading.finished
+    if left and state.get("damaged"):
         yield reading.problem(
             "kubeadm_files_damaged",
             f"Files of kubeadm are empty or cut off, as after a power failure: {listing(state['damaged'])}",
             "/etc/kubernetes, /var/lib/kubelet",
-            "The kubelet is running, but this node can't start again with these files",
-            init_decision.REPAIR
+            "The node is running, but can't start again with these files",
+            init_decision.repair(state["damaged"])
             if state["role"] == "control_plane"
-            else "Drain the node (kubectl drain), run `systemctl stop kubelet` on it, and run this again: the host "
-            "joins its cluster again",
+            else f"Run `kubectl drain --ignore-daemonsets {reading.settings['node_name']}`, then `systemctl stop "
+            "kubelet` on the host, and run this again: the host joins its cluster again",
         )
 
 

@@ -179,6 +179,12 @@ def test_a_running_node_that_cannot_start_again(host: str, advice: str) -> None:
     assert "/etc/kubernetes/kubelet.conf" in problem["what"] and advice in problem["do"]
 
 
+@pytest.mark.parametrize("action", ["resume", "clean"])
+def test_a_control_plane_that_this_run_completes_has_no_problem(action: str) -> None:
+    damaged = {"cp1.facts.cluster.damaged": ["/etc/kubernetes/scheduler.conf"]}
+    assert "kubeadm_files_damaged" not in kinds(check({**in_use({"action": action}), **damaged}))
+
+
 def test_a_host_that_is_completed_after_a_power_cut_has_no_problem() -> None:
     interrupted = {"gpu1.facts.cluster.damaged": ["/etc/kubernetes/kubelet.conf"], "gpu1.facts.cluster.finished": False}
     assert check({**in_use(), **interrupted}) == []

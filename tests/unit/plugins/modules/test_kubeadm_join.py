@@ -257,12 +257,39 @@ def test_one_empty_file_is_enough_to_join_again(host: Host, name: str) -> None:
     assert host.run()["joined"] and not host.run()["changed"]
 
 
+@pytest.mark.parametrize("answer", ["deleted", "silent"])
+def test_the_api_is_asked_before_the_files_of_a_node_are_moved(host: Host, answer: str) -> None:
+    """The files with which the kubelet connects are whole, only its configuration is empty."""
+    host.run()
+    (host.root / JOINED[2]).write_text("")
+    old = time.time() - 3600
+    os.utime(host.etc / "kubelet.conf", (old, old))
+    host.api.answers[NODE] = (404, {}) if answer == "deleted" else (500, {"message": "etcdserver: request timed out"})
+    before = host.files()
+    result = host.run()
+    assert result["failed"] and host.files() == before
+    said = {"deleted": "the node was deleted there", "silent": "Nothing was changed. When the API server answers, run"}
+    assert said[answer] in result["msg"]
+
+
+@pytest.mark.parametrize("name", ["admin.conf", "pki/mine.crt", "manifests/mine.yaml"])
+def test_other_files_of_a_worker_do_not_matter(host: Host, name: str) -> None:
+    host.run()
+    path = host.etc / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    result = host.run()
+    assert (result["changed"], result["joined"]) == (False, True)
+
+
 def test_a_node_that_is_still_ready_joins_later(host: Host) -> None:
     host.run()
     (host.etc / "kubelet.conf").write_text("")
     (host.root / "ready").touch()
     result = host.run()
     assert (result["joined"], sum("kubeadm join" in line for line in host.log)) == (True, 3)
+    assert len([*(host.root / "var/lib/gpulab").glob("aside-*")]) == 1
+    assert len(result["moved_aside"]) == len({*result["moved_aside"]})
 
 
 def test_a_ready_node_is_an_error_for_a_host_without_a_power_failure(host: Host) -> None:

@@ -12,13 +12,16 @@ from types import SimpleNamespace
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import init_decision as state
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import damaged_files
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_evidence import (
-    RECORD,
-    gather,
-    search_etcd,
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import (
+    ADMIN,
+    FILES,
+    damaged_admin_files,
+    damaged_files,
+    with_companions,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_evidence import RECORD, gather
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.membership import membership
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.use import PREFIX, search_etcd
 from apiserver import Authority
 
 MISSING, EMPTY, WHOLE = "missing", "empty", "whole"
@@ -60,25 +63,55 @@ def write(root: Path, name: str, text: str | bytes) -> Path:
 @pytest.mark.parametrize("name", ["etc/kubernetes/manifests/etcd.yaml", *KUBELET, *CONTROL_PLANE])
 def test_what_counts_as_damaged(tmp_path: Path, name: str, data: bytes, damaged: bool) -> None:
     write(tmp_path, name, data)
-    assert damaged_files(str(tmp_path)) == ((f"/{name}",) if damaged else ())
+    expected = (f"/{name}",) if damaged else ()
+    assert (*damaged_admin_files(str(tmp_path)), *damaged_files(str(tmp_path), True)) == expected
+    # The other files of a worker are not judged.
+    assert damaged_files(str(tmp_path), False) == (expected if name in KUBELET else ())
+
+
+def test_the_files_of_a_cluster_are_those_of_kubeadm(tmp_path: Path) -> None:
+    for name in FILES:
+        write(tmp_path, name[1:], "")
+    found = damaged_files(str(tmp_path), True)
+    assert {*found, *damaged_admin_files(str(tmp_path))} == {*FILES} and not {*found} & {*ADMIN}
+    pki = [path.removeprefix("/etc/kubernetes/pki/") for path in found if "/etc/kubernetes/pki/" in path]
+    assert sorted(pki) == sorted(
+        [
+            *("ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key"),
+            *("apiserver.crt", "apiserver.key", "apiserver-kubelet-client.crt", "apiserver-kubelet-client.key"),
+            *("apiserver-etcd-client.crt", "apiserver-etcd-client.key", "front-proxy-client.crt"),
+            *("front-proxy-client.key", "etcd/ca.crt", "etcd/ca.key", "etcd/server.crt", "etcd/server.key"),
+            *("etcd/peer.crt", "etcd/peer.key", "etcd/healthcheck-client.crt", "etcd/healthcheck-client.key"),
+        ]
+    )
+
+
+def test_a_certificate_is_made_again_with_its_key_and_the_kubelets_with_its_kubeconfig() -> None:
+    pki = "/etc/kubernetes/pki"
+    assert with_companions([f"{pki}/etcd/peer.key", f"{pki}/sa.pub"]) == (
+        *(f"{pki}/etcd/peer.crt", f"{pki}/etcd/peer.key", f"{pki}/sa.pub"),
+    )
+    assert with_companions([f"/{PEM}"]) == ("/etc/kubernetes/kubelet.conf", f"/{PEM}")
+    assert with_companions([]) == ()
 
 
 def test_files_of_others_are_not_judged(tmp_path: Path) -> None:
-    for name in ("etc/kubernetes/cloud.conf", "etc/kubernetes/manifests/mine.yaml", "etc/kubernetes/pki/ca.srl"):
-        write(tmp_path, name, "")
+    for name in ("cloud.conf", "manifests/mine.yaml", "pki/ca.srl", "pki/mine.key", "pki/users/jane.crt"):
+        write(tmp_path, f"etc/kubernetes/{name}", "")
+    write(tmp_path, "etc/kubernetes/pki/ca.der", b"0\0" * 2048)
     # kubeadm writes it, but the kubelet starts without flags.
     write(tmp_path, "var/lib/kubelet/kubeadm-flags.env", "")
     (tmp_path / "etc/kubernetes/admin.conf").mkdir()
     # On a disk that is attached only when a certificate is signed.
     (tmp_path / "etc/kubernetes/pki/ca.key").symlink_to("/media/key/ca.key")
-    assert damaged_files(str(tmp_path)) == ()
+    assert damaged_files(str(tmp_path), True) == damaged_admin_files(str(tmp_path)) == ()
 
 
 def test_a_link_to_a_certificate_that_is_missing_is_damaged(tmp_path: Path) -> None:
     link = tmp_path / PEM
     link.parent.mkdir(parents=True)
     link.symlink_to("kubelet-client-2026-11-27-01-02-03.pem")
-    assert damaged_files(str(tmp_path)) == (f"/{PEM}",)
+    assert damaged_files(str(tmp_path), False) == (f"/{PEM}",)
 
 
 def combinations(root: Path, files: Iterable[str], text: str) -> Iterable[tuple[str, ...]]:
@@ -106,12 +139,14 @@ def test_membership_of_every_combination(tmp_path: Path, etcd: bool) -> None:
         assert (found["role"] == "control_plane") == control_plane, combination
         assert found["role"] or kubelet == MISSING, "an empty file is a trace, too"
         assert found["begun"] or {*combination[:-1]} == {MISSING}, combination
-        assert len(found["damaged"]) == combination.count(EMPTY)
+        # An empty admin.conf can be written again, and does not make a node unfinished.
+        decisive = (kubelet, api_server, ca_key, config, pem)
+        assert len(found["damaged"]) == decisive.count(EMPTY)
         if found["finished"]:
             finished.add("control_plane" if control_plane else "worker")
-            assert EMPTY not in combination and kubelet == WHOLE, combination
-            assert not control_plane or (admin, api_server, etcd) == (WHOLE, WHOLE, True), combination
-        elif EMPTY not in combination:
+            assert EMPTY not in decisive and kubelet == WHOLE, combination
+            assert not control_plane or (admin != MISSING, api_server, etcd) == (True, WHOLE, True), combination
+        elif EMPTY not in decisive:
             assert kubelet == MISSING or control_plane, combination
     assert finished == ({"worker", "control_plane"} if etcd else {"worker"})
 
@@ -155,6 +190,32 @@ ETCD = [
     (PUBLISHED + OWN + ADDONS + entry("/registry/daemonsets/kube-flannel/kube-flannel-ds"), state.ALIVE),
     (PUBLISHED + OWN + entry("/registry/deployments/default/mine"), state.ALIVE),
     (entry("/registry/statefulsets/kube-system/coredns"), state.ALIVE),
+    *(
+        (PUBLISHED + OWN + ADDONS + entry(f"/registry/{key}"), expected)
+        for key, expected in {
+            "replicasets/kube-system/coredns-5d78c9869d": state.UNUSED,
+            "pods/kube-system/coredns-5d78c9869d-x2x4z": state.UNUSED,
+            "namespaces/kube-node-lease": state.UNUSED,
+            "services/specs/default/kubernetes": state.UNUSED,
+            "apiregistration.k8s.io/apiservices/v1.apps": state.UNUSED,
+            "masterleases/10.0.0.11": state.UNUSED,
+            "replicasets/kube-system/mine-5d78c9869d": state.ALIVE,
+            "replicasets/default/coredns-5d78c9869d": state.ALIVE,
+            "jobs/kube-system/mine": state.ALIVE,
+            "cronjobs/default/mine": state.ALIVE,
+            "persistentvolumes/pv1": state.ALIVE,
+            "persistentvolumeclaims/default/data": state.ALIVE,
+            "pods/default/mine": state.ALIVE,
+            "namespaces/team": state.ALIVE,
+            "apiextensions.k8s.io/customresourcedefinitions/jobs.example.com": state.ALIVE,
+        }.items()
+    ),
+    # Never published, but used.
+    (OWN + entry("/registry/minions/gpu1"), state.ALIVE),
+    (entry("/registry/namespaces/default") + entry("/registry/namespaces/team"), state.ALIVE),
+    # The API server's prefix is not kubeadm's.
+    (entry("/k8s/configmaps/kube-public/cluster-info"), state.ALIVE),
+    (entry("/mine/registry/configmaps/kube-public/cluster-info") + OWN, state.ALIVE),
     # Without the length, whatever looks like a key counts as one.
     (PUBLISHED + b"/registry/minions/cp1\0/registry/minions/cp10a\0", state.ALIVE),
 ]
@@ -167,6 +228,28 @@ def test_what_etcd_contains(tmp_path: Path, data: bytes, expected: str, split: b
     place = data.find(entry("/registry/minions/cp1")) if split else 0
     parts = [part for part in (data[:place], data[place:]) if part]
     assert search_etcd([write(tmp_path, str(number), part) for number, part in enumerate(parts)]) == expected
+
+
+@pytest.mark.parametrize(
+    "prefix", [f"--etcd-prefix={PREFIX}", "--etcd-prefix=/k8s", "- name: etcd-prefix\n  value: /k8s"]
+)
+@pytest.mark.parametrize(
+    ("data", "own", "custom"),
+    [
+        (entry("/k8s/namespaces/default"), state.ABSENT, state.BARREN),
+        (entry("/k8s/namespaces/team"), state.ABSENT, state.ALIVE),
+        (entry("/k8s/configmaps/kube-public/cluster-info"), state.ALIVE, state.ALIVE),
+        (PUBLISHED, state.UNUSED, state.ALIVE),
+    ],
+)
+def test_a_published_cluster_with_another_prefix_counts_as_used(
+    tmp_path: Path, prefix: str, data: bytes, own: str, custom: str
+) -> None:
+    manifest, config = ("", f"extraArgs:\n{prefix}\n") if "name" in prefix else (f"    - {prefix}\n", "")
+    write(tmp_path, "etc/kubernetes/manifests/kube-apiserver.yaml", manifest)
+    write(tmp_path, "var/lib/etcd/member/snap/db", data)
+    found = gather(SimpleNamespace(tmpdir=str(tmp_path)), str(tmp_path), 0, config)
+    assert found.etcd == (own if PREFIX in prefix else custom)
 
 
 @pytest.mark.parametrize("began", [True, False])

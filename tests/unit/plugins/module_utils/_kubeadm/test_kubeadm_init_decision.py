@@ -3,10 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import init_decision as state
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import (
+    ADMIN,
+    FILES,
+    KUBELET_CERTIFICATE,
+    SIGNERS,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_decision import (
     ABSENT,
     ALIVE,
@@ -24,6 +33,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_de
     Evidence,
     decide,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.use import OBJECTS, search_etcd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +49,9 @@ DONE: dict[str, Any] = {**BEGUN, "kubelet_final": True, "kubelet_certificate": T
 # Power failure at the end of an init: etcd's data are whole.
 DAMAGED = ("/etc/kubernetes/scheduler.conf",)
 CUT: dict[str, Any] = {**BEGUN, "api": SILENT, "etcd": UNUSED, "damaged": DAMAGED}
+
+FINAL: dict[str, Any] = {"kubelet_conf_final": True, "damaged": (*DAMAGED, KUBELET_CERTIFICATE)}
+ANSWERS: dict[str, Any] = {**DONE, "api": ALIVE, "began": True, "damaged": DAMAGED}
 
 TABLE = [
     ("bare host", {}, INIT),
@@ -86,7 +99,13 @@ TABLE = [
     ("published and whole, API down", {**CUT, "damaged": (), "began": True}, REFUSE),
     ("published, another server answers", {**CUT, "api": REFUSED, "began": True}, REFUSE),
     ("emptied after it was published", {**CUT, "api": BARREN, "began": True}, REFUSE),
-    ("power failure, and the API answers", {**DONE, "api": ALIVE, "began": True, "damaged": DAMAGED}, RESUME),
+    ("power failure at the end, the kubelet's certificate is damaged", {**CUT, **FINAL, "began": True}, CLEAN),
+    ("power failure at the end, it is whole", {**CUT, **FINAL, "kubelet_final": True, "began": True}, REFUSE),
+    ("power failure at the end, etcd's disk is missing", {**CUT, **FINAL, "etcd": ABSENT, "began": True}, REFUSE),
+    ("power failure, and the API answers", {**ANSWERS, "used": False}, RESUME),
+    ("power failure, and the API shows use", ANSWERS, FINISHED),
+    ("power failure, only admin.conf is damaged", {**ANSWERS, "used": False, "damaged": ADMIN}, FINISHED),
+    ("power failure, the CA is damaged", {**ANSWERS, "used": False, "damaged": (*DAMAGED, *SIGNERS[:1])}, FINISHED),
     ("finished and well, a file was emptied", {**DONE, "api": ALIVE, "damaged": DAMAGED}, FINISHED),
     ("finished, API down, a file was emptied", {**DONE, "api": SILENT, "damaged": DAMAGED}, REFUSE),
     ("CA that existed before, but empty", {"ca_key": True, "damaged": ("/etc/kubernetes/pki/ca.key",)}, REFUSE),
@@ -116,7 +135,9 @@ EVIDENCE = st.builds(
     etcd_local=st.booleans(),
     api=st.sampled_from([UNASKED, SILENT, REFUSED, BARREN, ALIVE]),
     complete=st.booleans(),
-    damaged=st.sampled_from([(), DAMAGED, ("/etc/kubernetes/pki/ca.crt",)]),
+    kubelet_conf_final=st.booleans(),
+    used=st.booleans(),
+    damaged=st.sampled_from([(), DAMAGED, SIGNERS[:1], ADMIN, (KUBELET_CERTIFICATE,), FILES]),
 )
 
 
@@ -128,7 +149,9 @@ def test_a_cluster_that_has_ever_been_populated_is_never_deleted(found: Evidence
         assert action != CLEAN
         assert action != INIT or not found.control_plane
     if found.etcd == UNUSED and action == CLEAN:
-        assert found.began and found.damaged
+        assert found.began and found.damaged and not found.kubelet_final
+    if action == RESUME and found.complete:
+        assert found.began and found.damaged and not found.used
     if action == INIT:
         assert not found.manifests
         assert found.etcd == ABSENT
@@ -141,3 +164,53 @@ def test_a_record_alone_never_overrules_the_refusal_for_a_populated_cluster(foun
         if decide(found).action == REFUSE and found.control_plane:
             assert decide(with_record).action == REFUSE
     assert state.decide(found) == decide(found)
+
+
+@given(EVIDENCE, st.sampled_from(sorted(OBJECTS)), st.sampled_from(["", "kube-system", "team"]))
+def test_a_cluster_that_was_used_is_never_initialized_again(found: Evidence, resource: str, namespace: str) -> None:
+    """One node, whatever else the host shows: its API may not answer, a record may exist, files may be damaged."""
+    name = f"{resource}/{namespace}/mine" if namespace else f"{resource}/mine"
+    if (resource, namespace) != ("pods", "kube-system"):
+        with tempfile.TemporaryDirectory() as directory:
+            data = Path(directory, "db")
+            data.write_bytes(b"\0/registry/configmaps/kube-public/cluster-info\0/registry/" + name.encode() + b"\0")
+            found = replace(found, etcd=search_etcd([data]))
+        assert found.etcd == ALIVE
+        assert decide(found).action not in (INIT, CLEAN)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "steps"),
+    [
+        (
+            ("/etc/kubernetes/scheduler.conf", "/etc/kubernetes/pki/etcd/peer.key"),
+            [
+                "mkdir -p /root/damaged",
+                "mv --backup=numbered --target-directory=/root/damaged /etc/kubernetes/pki/etcd/peer.crt "
+                "/etc/kubernetes/pki/etcd/peer.key /etc/kubernetes/scheduler.conf",
+                "kubeadm init phase certs all --config FILE",
+                "kubeadm init phase kubeconfig all --config FILE",
+                "systemctl restart kubelet",
+            ],
+        ),
+        (
+            ("/etc/kubernetes/manifests/etcd.yaml", "/etc/kubernetes/manifests/kube-apiserver.yaml"),
+            [
+                "mkdir -p /root/damaged",
+                "mv --backup=numbered --target-directory=/root/damaged /etc/kubernetes/manifests/etcd.yaml "
+                "/etc/kubernetes/manifests/kube-apiserver.yaml",
+                "kubeadm init phase etcd local --config FILE",
+                "kubeadm init phase control-plane all --config FILE",
+                "systemctl restart kubelet",
+            ],
+        ),
+    ],
+)
+def test_a_repair_consists_of_commands(damaged: tuple[str, ...], steps: list[str]) -> None:
+    advice = state.repair([*damaged, "/tmp/x; rm -rf /"])
+    assert advice.endswith(": " + "; ".join(steps))
+
+
+def test_what_has_signed_others_is_only_restored() -> None:
+    advice = state.repair(SIGNERS)
+    assert "from a backup" in advice and "/etc/kubernetes/pki/sa.key" in advice and "mv" not in advice

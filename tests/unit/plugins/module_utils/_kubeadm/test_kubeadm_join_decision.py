@@ -30,6 +30,8 @@ MEMBER: dict[str, Any] = {
 }
 # kubelet.conf is empty, the CA is not.
 CUT: dict[str, Any] = {"damaged": ("/etc/kubernetes/kubelet.conf",), "ca_cert_hashes": (OURS,)}
+CONFIG: dict[str, Any] = {**MEMBER, "damaged": ("/var/lib/kubelet/config.yaml",)}
+RUNS: dict[str, Any] = {**CONFIG, "kubelet_runs": True}
 
 TABLE = [
     ("bare host", {}, [OURS], JOIN, False),
@@ -47,10 +49,17 @@ TABLE = [
     ("other cluster", MEMBER, [OTHER], REFUSE, False),
     ("other cluster, deleted there", {**MEMBER, "api": DELETED}, [OTHER], REFUSE, False),
     ("power failure", CUT, [OURS], CLEAN, False),
-    ("power failure, kubelet.conf is whole", {**MEMBER, "api": UNASKED, "damaged": ("x",)}, [OURS], CLEAN, False),
+    ("power failure, certificate damaged", {**CONFIG, "api": UNASKED, "node": None}, [OURS], CLEAN, False),
+    ("power failure, only the configuration is damaged", CONFIG, [OURS], CLEAN, False),
+    ("power failure, API silent", {**CONFIG, "api": SILENT}, [OURS], REFUSE, False),
+    ("power failure, deleted", {**CONFIG, "api": DELETED}, [OURS], REFUSE, False),
+    ("power failure, refused", {**CONFIG, "api": REFUSED}, [OURS], REFUSE, False),
     ("power failure, the CA is empty, too", {**CUT, "ca_cert_hashes": ()}, [OURS], CLEAN, False),
     ("power failure, other cluster", CUT, [OTHER], REFUSE, False),
     ("emptied while the kubelet runs", {**CUT, "kubelet_runs": True}, [OURS], JOINED, True),
+    ("emptied while the kubelet runs, deleted", {**RUNS, "api": DELETED}, [OURS], REFUSE, False),
+    ("emptied while the kubelet runs, API silent", {**RUNS, "api": SILENT}, [OURS], JOINED, True),
+    ("a kubelet runs, but never joined", {**RUNS, "kubelet_conf": False}, [OURS], CLEAN, False),
     ("emptied while the kubelet runs, other cluster", {**CUT, "kubelet_runs": True}, [OTHER], REFUSE, False),
     ("power failure of a control plane", {**CUT, "control_plane": True}, [OURS], REFUSE, False),
     ("unfinished control plane", {"control_plane": True}, [OURS], REFUSE, False),
