@@ -15,6 +15,7 @@ from ..module_utils._basic_auth import basic
 from ..plugin_utils._containerd.registries import credential_problems, mirror_problems
 from ..plugin_utils._filter_errors import filter_errors
 from ..plugin_utils._resolver import resolv_conf
+from ..plugin_utils._shutdown import shutdown_periods
 from .containerd import to_toml
 
 DOCUMENTATION = r"""
@@ -98,18 +99,18 @@ def kubelet_settings(
     shutdown: int = 0,
     shutdown_critical: int = 0,
     shared: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, Any] | None = None,
 ) -> dict[str, str]:
     """Return the fields of KubeletConfiguration that are a host's own.
 
     ``shutdown`` is how long a shutdown waits for pods, in seconds, ``shutdown_critical`` its part for critical pods.
-    ``shared`` are fields of the KubeletConfiguration of all nodes, among which any period for shutdowns excludes these.
+    ``shared`` are fields of the KubeletConfiguration of all nodes, ``arguments`` those of the kubelet's command line.
     """
-    found = shared or {}
-    path = resolv_conf(host["resolver"], resolv_conf_wanted, found.get("resolvConf"), bool(host["cluster"]["finished"]))
-    periods = {}
-    if shutdown and host["gpus"] and not any(name.startswith("shutdownGracePeriod") for name in found):
-        periods = {"shutdownGracePeriod": shutdown, "shutdownGracePeriodCriticalPods": shutdown_critical}
-    return {"resolvConf": path, **{name: f"{seconds}s" for name, seconds in periods.items()}}
+    found, cluster = shared or {}, host["cluster"]
+    path = resolv_conf(host["resolver"], resolv_conf_wanted, found.get("resolvConf"), bool(cluster["finished"]))
+    present = cluster.get("shutdown_periods") if cluster["finished"] else None
+    periods = shutdown_periods((shutdown, shutdown_critical), found, arguments or {}, present)
+    return {"resolvConf": path, **(periods if host["gpus"] else {})}
 
 
 def _quoted(value: str) -> str:

@@ -12,6 +12,7 @@ from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import
 
 choose = FilterModule().filters()["kubelet_settings"]
 RESOLVED, USUAL = "/run/systemd/resolve/resolv.conf", "/etc/resolv.conf"
+PERIODS = {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "20s"}
 
 
 @pytest.mark.parametrize(
@@ -47,13 +48,18 @@ def test_resolv_conf_follows_from_settings_and_resolver(
 @pytest.mark.parametrize(
     ("gpus", "seconds", "shared", "periods"),
     [
-        (1, (120, 20), {}, {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "20s"}),
+        (1, (120, 20), {}, PERIODS),
         (1, (120, 0), {"maxPods": 50}, {"shutdownGracePeriod": "120s", "shutdownGracePeriodCriticalPods": "0s"}),
         (0, (120, 20), {}, {}),
         (1, (0, 20), {}, {}),
         # The kubelet does not start with both forms, and a field that a user has set for all nodes counts.
         (1, (120, 20), {"shutdownGracePeriodByPodPriority": [{"priority": 0}]}, {}),
         (1, (120, 20), {"shutdownGracePeriod": "5m"}, {}),
+        # It does not start with periods without the feature either.
+        (1, (120, 20), {"featureGates": {"GracefulNodeShutdown": False}}, {}),
+        (1, (120, 20), {"featureGates": {"AllBeta": False}}, {}),
+        (1, (120, 20), {"featureGates": {"AllBeta": False, "GracefulNodeShutdown": True}}, PERIODS),
+        (1, (120, 20), {"featureGates": None}, PERIODS),
     ],
 )
 @pytest.mark.parametrize("finished", [True, False])
@@ -64,6 +70,37 @@ def test_shutdown_periods_are_set_on_hosts_with_gpus(
     resolver = {"systemd_resolved": False, "kubelet": None}
     host = {"resolver": resolver, "cluster": {"finished": finished}, "gpus": [{"address": "1"}] * gpus}
     found = choose(host, "", *seconds, shared)
+    assert found.pop("resolvConf") and found == periods
+
+
+@pytest.mark.parametrize(
+    ("present", "periods"),
+    [
+        ({}, PERIODS),
+        # As kubeadm writes what the role has set.
+        ({"shutdownGracePeriod": "2m0s", "shutdownGracePeriodCriticalPods": "20s"}, PERIODS),
+        ({"shutdownGracePeriod": "30m", "shutdownGracePeriodCriticalPods": "20s"}, {}),
+        ({"shutdownGracePeriod": "2m0s"}, {}),
+        ({"shutdownGracePeriod": "1.5h", "shutdownGracePeriodCriticalPods": "20s"}, {}),
+        ({"shutdownGracePeriodByPodPriority": ""}, {}),
+    ],
+)
+def test_periods_that_were_changed_on_a_node_remain(present: dict[str, str], periods: dict[str, str]) -> None:
+    resolver = {"systemd_resolved": False, "kubelet": None}
+    cluster = {"finished": True, "shutdown_periods": present}
+    host = {"resolver": resolver, "cluster": cluster, "gpus": [{"address": "1"}]}
+    found = choose(host, "", 120, 20)
+    assert found.pop("resolvConf") and found == periods
+    # A host that joins has no periods yet, whatever an interrupted join has left.
+    cluster["finished"] = False
+    assert set(choose(host, "", 120, 20)) > set(PERIODS)
+
+
+@pytest.mark.parametrize(("gates", "periods"), [("X=true,GracefulNodeShutdown=false", {}), ("X=false", PERIODS)])
+def test_gates_on_the_command_line_of_the_kubelet_count(gates: str, periods: dict[str, str]) -> None:
+    resolver = {"systemd_resolved": False, "kubelet": None}
+    host = {"resolver": resolver, "cluster": {"finished": False}, "gpus": [{"address": "1"}]}
+    found = choose(host, "", 120, 20, {"featureGates": {"GracefulNodeShutdown": True}}, {"feature-gates": gates})
     assert found.pop("resolvConf") and found == periods
 
 

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Choose how long a host's kubelet delays a shutdown for its pods. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+NAMES = ("shutdownGracePeriod", "shutdownGracePeriodCriticalPods")
+_GATE = "GracefulNodeShutdown"
+# The part of Go's durations that has whole seconds.
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+def shutdown_periods(
+    wanted: tuple[int, int], shared: Mapping[str, Any], arguments: Mapping[str, Any], present: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the periods for a host: all of them, or none.
+
+    ``wanted`` are those of NAMES in seconds. A field that is set for all nodes (``shared``, of KubeletConfiguration) or
+    was changed on this node (``present``, the periods of a kubelet that was set up before) remains in effect. The
+    kubelet does not start with periods if the feature is disabled in ``shared`` or by its ``arguments``.
+    """
+    fields = {name: f"{seconds}s" for name, seconds in zip(NAMES, wanted)}
+    others = any(name.startswith(NAMES[0]) for name in shared)
+    if not wanted[0] or others or not _is_enabled(shared, arguments):
+        return {}
+    # Equal periods come from this role, when the host joined.
+    changed = present and (
+        set(present) - set(NAMES) or any(_seconds(present.get(name, "0s")) != _seconds(fields[name]) for name in NAMES)
+    )
+    return {} if changed else fields
+
+
+def _is_enabled(shared: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    gates = {name: str(value).lower() for name, value in (shared.get("featureGates") or {}).items()}
+    for gate in str(arguments.get("feature-gates", "")).split(","):
+        name, equals, value = gate.strip().partition("=")
+        gates.update({name: value.lower()} if equals else {})
+    # The feature is in beta.
+    return gates.get(_GATE, gates.get("AllBeta", "true")) != "false"
+
+
+def _seconds(text: str) -> int | None:
+    found = _DURATION.fullmatch(text)
+    return sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1))) if found else None
