@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -133,6 +134,17 @@ def sync_directory(path: Path) -> None:
         # File systems without this operation, such as some network file systems on the controller.
         if error.errno != errno.EINVAL:
             raise
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Wait until no other process holds this directory, and hold it. The end of a process releases it."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
         os.close(handle)
 

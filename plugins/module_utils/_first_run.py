@@ -9,21 +9,19 @@ so that damage to one entry leaves the others readable.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ._errors import DomainError
-from ._files import BACKUP, make_directory, put_file, read_file, sync_directory, under
+from ._files import BACKUP, locked, make_directory, put_file, read_file, sync_directory, under
 from ._words import listing, written
 
 VERSION = "0.2.0"
@@ -146,7 +144,7 @@ class FirstRun:
             if self._module.check_mode:
                 return self._new(kind, names, self._read())
             make_directory(self._directory, 0o700)
-            with _locked(self._directory):
+            with locked(self._directory):
                 return self._add(kind, names, before)
         except OSError as error:
             raise DomainError(
@@ -208,16 +206,6 @@ class FirstRun:
 
 def _package(package: Any) -> Before | None:
     return package and {"version": package.version, "held": package.held}
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _is_file(name: Any) -> bool:

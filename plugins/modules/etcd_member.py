@@ -69,6 +69,7 @@ from ..module_utils._errors import DomainError
 from ..module_utils._etcd.client import OPTIONS, Etcd, tolerance
 from ..module_utils._etcd.quorum import find, may_remove, standing
 from ..module_utils._module import run
+from ..module_utils._words import listing
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -76,6 +77,12 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     members = etcd.members()
     member = find(members, module.params["member"])
     if member is None:
+        nameless = [each for each in members if not each.name]
+        if nameless:
+            module.warn(
+                f"No member of etcd is called {module.params['member']}, but these have no name until they start: "
+                f"{listing(f'{each.id} ({listing(each.peer_urls)})' for each in nameless)}. To remove one, give its id."
+            )
         return {"removed": "", "reason": "", "after": tolerance(standing(members))}
     verdict = may_remove(members, [member.id])
     if not verdict.allowed:

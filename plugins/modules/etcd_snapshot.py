@@ -15,7 +15,8 @@ description:
   - Saves all objects of the cluster as this control plane's member of etcd has them. Neither the Kubernetes API nor a
     quorum of etcd is needed.
   - The file is written under another name in the same directory, checked by C(etcdutl snapshot status), synced, and
-    then renamed. If anything fails, an earlier file of this name stays as it was.
+    then renamed. If anything fails, an earlier file of this name stays as it was. What a killed run has left is
+    removed by the next one.
   - If the space of the file system does not suffice, nothing is written. 256 MiB must stay free.
   - The file contains all Secrets of the cluster. Its mode is 0600.
 options:
@@ -88,7 +89,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._etcd.client import OPTIONS, Etcd
-from ..module_utils._etcd.snapshot import check_space, save
+from ..module_utils._etcd.snapshot import check_space, remove_rests, save
 from ..module_utils._module import run
 
 
@@ -97,6 +98,8 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     path = Path(params["path"])
     etcd = Etcd(module)
     db_size = etcd.status().db_size
+    if not module.check_mode:
+        remove_rests(path)
     check_space(path, db_size)
     snapshot = None if module.check_mode else asdict(save(etcd, params["etcdutl"], path, params["save_timeout"]))
     return {"changed": True, "db_size": db_size, "snapshot": snapshot}

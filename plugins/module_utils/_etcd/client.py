@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,7 @@ _CLIENTS = ("healthcheck-client", "server")
 # etcdctl logs in JSON before its error message; the log has the cause.
 _CAUSE = re.compile(r'"error":"(?:rpc error: code = \w+ desc = )?((?:[^"\\]|\\.)*)"')
 # etcd refuses a change until its members have been connected for five seconds (HealthInterval in its source).
+_CHANGE = 10
 _UNSETTLED, _SETTLED = "etcdserver: unhealthy cluster", 10.0
 _ADVICE = "Check crictl ps --all --name etcd, and crictl logs of its container."
 _PREFIX = re.compile(r"latest balancer error: |connection error: desc = |transport: |Error while dialing: ")
@@ -39,6 +41,10 @@ class Etcd:
 
     def __init__(self, module: Any) -> None:
         params = module.params
+        # etcdctl ends if an option is in its environment, too, even if it is empty there, which is all that
+        # run_command could do.
+        for name in [each for each in os.environ if each.startswith(("ETCDCTL_", "ETCDUTL_"))]:
+            del os.environ[name]
         self.runner = Runner(module)
         self.endpoint: str = params["endpoint"]
         self._timeout: int = params["timeout"]
@@ -66,10 +72,14 @@ class Etcd:
 
     def remove(self, member: Member) -> None:
         """Remove a member, whatever the consequences: ask ``quorum.may_remove`` before."""
-        deadline = time.monotonic() + _SETTLED
+        # The members may need several heartbeats, or an election, to agree.
+        arguments, limit = ["member", "remove", member.id], max(self._timeout, _CHANGE)
+        options, deadline = self._limits(limit), time.monotonic() + _SETTLED
         while True:
             try:
-                self.check(["member", "remove", member.id], f"removing {member.label} from etcd", *self._limits())
+                self.check(
+                    arguments, f"removing {member.label} from etcd", *options, timeout=limit + self._timeout + 10
+                )
                 return
             except CommandError as error:
                 if _UNSETTLED not in str(error) or time.monotonic() > deadline:
@@ -106,8 +116,8 @@ class Etcd:
             raise CommandError(f"Error while asking {', '.join(endpoints)}: {_cause(result)}", **result.fields())
         return result.stdout
 
-    def _limits(self) -> tuple[str, ...]:
-        return (f"--command-timeout={self._timeout}s",)
+    def _limits(self, timeout: int = 0) -> tuple[str, ...]:
+        return (f"--command-timeout={timeout or self._timeout}s",)
 
     def _run(
         self,

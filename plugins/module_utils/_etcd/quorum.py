@@ -64,9 +64,14 @@ def standing(members: Iterable[Member]) -> Standing:
     return Standing(len(voters), sum(each.health == HEALTHY for each in voters))
 
 
-def find(members: Iterable[Member], wanted: str) -> Member | None:
-    """Return the member with this id or name, None if there is none. Raise DomainError if several have the name."""
-    found = [each for each in members if wanted and wanted in (each.id, each.name)]
+def find(members: Sequence[Member], wanted: str) -> Member | None:
+    """Return the member with this id or name, None if there is none.
+
+    Raise DomainError if several have the name, and for an empty one, which members have that never started.
+    """
+    if not wanted:
+        raise DomainError(f"Error while looking for a member of etcd: its name or id is empty. {_known(members)}")
+    found = [each for each in members if wanted in (each.id, each.name)]
     if len(found) > 1:
         raise DomainError(
             f"Error while looking for the member {wanted} of etcd: several members have this name. Give the id of "
@@ -137,12 +142,15 @@ def _after(after: Standing) -> str:
     return f"{after}; after this, {after.may_fail} of {after.voters} may fail"
 
 
+def _known(members: Iterable[Member]) -> str:
+    return f"The members are {listing(f'{each.label} ({each.id})' if each.name else each.label for each in members)}."
+
+
 def _named(members: Sequence[Member], wanted: Iterable[str]) -> tuple[Member, ...]:
     found = {}
     for name in wanted:
         member = find(members, name)
         if member is None:
-            there = listing(f"{each.label} ({each.id})" if each.name else each.id for each in members)
-            raise DomainError(f"Error while looking for the member {name} of etcd: there are only {there}.")
+            raise DomainError(f"Error while looking for the member {name} of etcd: there is none. {_known(members)}")
         found[member.id] = member
     return tuple(found.values())

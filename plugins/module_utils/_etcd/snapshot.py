@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from pathlib import Path
 
 from .._errors import DomainError
-from .._files import sync_directory
+from .._files import locked, make_directory, sync_directory
 from .client import Etcd
 from .members import Snapshot, read_snapshot
 
@@ -37,7 +38,24 @@ def save(etcd: Etcd, etcdutl: str, path: Path, timeout: float) -> Snapshot:
 
     A missing directory is created with mode 0700.
     """
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_directory(path.parent, 0o700)
+    with locked(path.parent):
+        return _save(etcd, etcdutl, path, timeout)
+
+
+def remove_rests(path: Path) -> None:
+    """Remove what a killed ``save`` has left, after a running one has ended."""
+    if not path.parent.is_dir():
+        return
+    # The names are those of tempfile. etcdctl writes to NAME.part first.
+    rest = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}(?:\.part)?")
+    with locked(path.parent):
+        for left in path.parent.iterdir():
+            if rest.fullmatch(left.name) and left.is_file():
+                left.unlink()
+
+
+def _save(etcd: Etcd, etcdutl: str, path: Path, timeout: float) -> Snapshot:
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     work = Path(name)
@@ -51,7 +69,6 @@ def save(etcd: Etcd, etcdutl: str, path: Path, timeout: float) -> Snapshot:
         work.replace(path)
         sync_directory(path.parent)
     finally:
-        # etcdctl writes to NAME.part first.
         for left in (work, Path(f"{name}.part")):
             with contextlib.suppress(FileNotFoundError):
                 left.unlink()

@@ -86,6 +86,9 @@ def test_the_two_programs_are_installed_and_kept(tmp_path: Path) -> None:
     older = hosts.directory("damaged").with_name("etcd-3.5.33")
     older.mkdir()
     (older / "etcdctl").touch()
+    # It has no version in its name.
+    for host in HOSTS:
+        hosts.directory(host).with_name("etcd-copies").mkdir()
     others = {"damaged": ["Remove other versions"], "spoilt": []}
 
     assert hosts.play("--check") == {host: [*INSTALLING[:1], *others[host]] for host in HOSTS}
@@ -103,11 +106,14 @@ def test_the_two_programs_are_installed_and_kept(tmp_path: Path) -> None:
     # As after a power cut, and after an interrupted download.
     (hosts.directory("damaged") / "etcdutl").write_text("")
     (hosts.directory("spoilt") / f"{RELEASE}.tar.gz").write_text("half")
-    assert hosts.play() == {"damaged": ["Unpack etcdctl and etcdutl"], "spoilt": ["Download the release of etcd"]}
+    repair = {"damaged": ["Unpack etcdctl and etcdutl"], "spoilt": ["Download the release of etcd"]}
+    assert hosts.play("--check") == repair
+    assert not hosts.site.asked("etcd_info") and not hosts.site.asked("etcd_snapshot")
+    assert hosts.play() == repair
     assert not any(hosts.play("--check").values())
     for host in HOSTS:
         directory = hosts.directory(host)
-        assert [path.name for path in directory.parent.iterdir()] == [directory.name]
+        assert sorted(path.name for path in directory.parent.iterdir()) == [directory.name, "etcd-copies"]
         assert sorted(path.name for path in directory.iterdir()) == [f"{RELEASE}.tar.gz", "etcdctl", "etcdutl"]
         for name in ("etcdctl", "etcdutl"):
             assert (directory / name).read_text() == f"the program {name}\n"

@@ -15,8 +15,9 @@ import pytest
 RECORDED = json.loads(Path(__file__).parents[2].joinpath("fixtures/etcd_outputs.json").read_text())
 # Prints the recorded output of a call, and fails with the recorded error message.
 ETCDCTL = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 root = pathlib.Path({root!r})
+(root / "environment").write_text(" ".join(name for name in os.environ if name.startswith("ETCDCTL_")))
 words = [word for word in sys.argv[1:] if not word.startswith("--")]
 options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--") and "=" in word)
 with (root / "log").open("a") as log:
@@ -217,6 +218,26 @@ def test_a_healthy_member_is_not_removed_while_another_is_dead(etcd: Etcd) -> No
 def test_a_member_that_does_not_exist_is_absent(etcd: Etcd) -> None:
     result = etcd.run("member", member="cp9")
     assert (result["changed"], result["removed"], result["after"]["voters"]) == (False, "", 3)
+    # It could be one that has not started yet.
+    assert "No member of etcd is called cp9, but these have no name until they start: " in str(result["warnings"])
+
+
+def test_an_empty_member_is_refused(etcd: Etcd) -> None:
+    assert "its name or id is empty. The members are cp3 (1200b381be0f6195), " in etcd.run("member", member="")["msg"]
+
+
+@pytest.mark.parametrize(("timeout", "limit"), [(3, 10), (30, 30)])
+def test_etcd_has_time_to_remove_a_member(etcd: Etcd, timeout: int, limit: int) -> None:
+    etcd.run("member", member="cp3", timeout=timeout)
+    (removal,) = (call for call in etcd.calls if call[:2] == ["member", "remove"])
+    assert f"--command-timeout={limit}s" in removal
+
+
+def test_settings_of_etcdctl_in_the_environment_do_not_count(etcd: Etcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETCDCTL_ENDPOINTS", "https://127.0.0.1:1")
+    monkeypatch.setenv("ETCDCTL_CACERT", "")
+    assert "failed" not in etcd.run("info")
+    assert (etcd.root / "environment").read_text() == ""
 
 
 def test_etcd_refusing_the_removal_is_reported(etcd: Etcd) -> None:
@@ -251,6 +272,17 @@ def test_a_failed_snapshot_leaves_the_earlier_one_and_no_rest(etcd: Etcd, tmp_pa
     assert trouble in result["msg"] and reason in result["msg"]
     assert path.read_text() == "the snapshot of yesterday"
     assert [each.name for each in tmp_path.glob("*snapshot.db*")] == ["snapshot.db"]
+
+
+def test_the_rest_of_a_killed_snapshot_is_removed_by_the_next(etcd: Etcd, tmp_path: Path) -> None:
+    rests = [".snapshot.db.a1_b2c3d", ".snapshot.db.a1_b2c3d.part"]
+    others = [".snapshot.db.sha256", ".other.db.a1_b2c3d"]
+    for name in (*rests, *others):
+        (tmp_path / name).touch()
+    etcd.run("snapshot", path=str(tmp_path / "snapshot.db"), check=True)
+    assert all((tmp_path / name).exists() for name in rests)
+    etcd.run("snapshot", path=str(tmp_path / "snapshot.db"))
+    assert sorted(each.name for each in tmp_path.glob("*.db*")) == sorted([*others, "snapshot.db"])
 
 
 def test_check_mode_saves_no_snapshot(etcd: Etcd, tmp_path: Path) -> None:

@@ -217,7 +217,9 @@ def test_removing_the_third_member_warns_of_a_cluster_of_two() -> None:
 
 def test_an_unknown_member_is_an_error() -> None:
     for decide in (may_remove, may_stop):
-        with pytest.raises(DomainError, match=r"member x of etcd: there are only a \(10\), 11\.$"):
+        with pytest.raises(
+            DomainError, match=r"member x of etcd: there is none. The members are a \(10\), 11 \(not started\)\.$"
+        ):
             decide(cluster("hu"), ["x"])
 
 
@@ -226,7 +228,9 @@ def test_a_name_that_several_members_have_is_an_error() -> None:
     with pytest.raises(DomainError, match=r"several members have this name.*: 10 \(healthy\), 11 \(unhealthy\)\.$"):
         find(members, "a")
     assert find(members, "11") == members[1]
-    assert find(members, "") is None
+    # Members that never started have an empty name.
+    with pytest.raises(DomainError, match=r"its name or id is empty\. The members are "):
+        find(members, "")
 
 
 def test_the_same_member_by_name_and_by_id_counts_once() -> None:
