@@ -140,7 +140,6 @@ evidence:
     kubelet_conf_final:
       description: Whether kubelet.conf points to the kubelet's own certificate, whole or not.
       type: bool
-      version_added: 0.2.0
     kubelet_certificate:
       description: Whether the kubelet has its own certificate.
       type: bool
@@ -177,12 +176,10 @@ evidence:
         Whether the API may have objects that neither Kubernetes nor kubeadm made. Determined only during an init with
         damaged files.
       type: bool
-      version_added: 0.2.0
     damaged:
       description: Files of kubeadm and the kubelet that are empty or cut off, as after a power failure.
       type: list
       elements: str
-      version_added: 0.2.0
 moved_aside:
   description: Paths to which the remains of an incomplete init, or its damaged files, were moved.
   returned: success
