@@ -24,6 +24,7 @@ from ._errors import DomainError
 BACKUP = ".gpulab-backup"
 # Prefix of directories for files of an earlier init or join; a time_stamp follows.
 ASIDE = "/var/lib/gpulab/aside-"
+_LARGEST_FILE = 256 * 1024 * 1024
 # The record of deferred changes, and how much of it counts.
 DEFERRED, LARGEST_DEFERRED = "/var/lib/gpulab/deferred.json", 64 * 1024
 
@@ -34,8 +35,16 @@ def under(root: str, path: str) -> Path:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return the content, None if the file does not exist. Raise OSError."""
+    """Return the content, None if the file does not exist. Raise OSError, also if reading would not end."""
     try:
+        found = path.stat()
+        if stat.S_ISCHR(found.st_mode):
+            # A link to /dev/null.
+            return b""
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if found.st_size > _LARGEST_FILE:
+            raise OSError(errno.EFBIG, "it is too large", str(path))
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -15,7 +15,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,18 +164,14 @@ class FirstRun:
         return new
 
     def _read(self) -> bytes:
-        data = read_file(self._directory / RECORD)
-        if data == b"":
-            self._warn(["the file is empty"])
-        return data or b""
-
-    def _warn(self, damage: Sequence[str]) -> None:
-        self._module.warn(f"Parts of {self._directory / RECORD} are not valid and are ignored: {listing(damage)}.")
+        return read_file(self._directory / RECORD) or b""
 
     def _new(self, kind: str, names: Collection[str], data: bytes) -> set[str]:
         record = read_record(data.decode("utf-8", "replace"))
         if record.damage:
-            self._warn(record.damage[:5])
+            self._module.warn(
+                f"Parts of {self._directory / RECORD} are not valid and are ignored: {listing(record.damage[:5])}."
+            )
         return {name for name in names if (kind, name) not in record.entries}
 
     def _copy(self, name: str, path: Path) -> Before | None:

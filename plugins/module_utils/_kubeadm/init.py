@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under, write_text
+from .._files import ASIDE, move_aside, put_file, time_stamp, under, write_text
 from . import init_decision as state
 from . import leftovers
 from .damage import COMPONENTS, with_companions
-from .init_evidence import RECORD, etcd_data, gather
+from .init_evidence import ETCD_DATA, RECORD, etcd_data, gather, init_record
 from .run import Kubeadm
 
 _CONFS = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
@@ -51,7 +51,7 @@ class KubeadmInit:
         """Initialize the control plane. Raise DomainError if kubeadm fails or only a person can decide."""
         if not self._module.check_mode:
             self._kubeadm.wait_for_others()
-        found = gather(self._module, self._root, self._patience, config)
+        found = gather(self._module, self._root, self._patience)
         verdict = state.decide(found)
         evidence = asdict(found)
         if verdict.action == state.REFUSE:
@@ -63,55 +63,58 @@ class KubeadmInit:
         if self._module.check_mode:
             return outcome
         if finished:
-            if found.began:
-                # Left by a run that was killed after kubeadm had finished.
-                self._kubeadm.sync()
-                self._forget()
+            # Left by a run that was killed after kubeadm had finished, or that could not sync.
+            outcome.changed = found.began and self._kubeadm.sync() and self._forget()
             return outcome
         self._kubeadm.validate(config)
-        self._begin(bare=verdict.action == state.INIT)
+        wanted = _data_directory(config)
+        data = etcd_data(self._root, found.damaged) or wanted
+        self._begin(wanted if verdict.action == state.INIT else data, bare=verdict.action == state.INIT)
         if verdict.action == state.CLEAN:
-            self._clean(config, outcome)
+            self._clean(config, data, outcome)
+            self._begin(wanted)
         if verdict.action == state.RESUME:
             # kubeadm makes missing files, but fails if one is damaged.
             paths = [under(self._root, path) for path in with_companions(found.remade)]
             outcome.moved_aside = move_aside(paths, self._root, self._aside())
-            ignored = [*ignored, *self._own_traces(config)]
-        self._kubeadm.run_with("init", config, ignored, "initializing the control plane")
-        self._forget()
+            ignored = [*ignored, *self._own_traces(config, data)]
+        if self._kubeadm.run_with("init", config, ignored, "initializing the control plane"):
+            self._forget()
         outcome.initialized = True
         return outcome
 
-    def _forget(self) -> None:
-        """Remove the record of an init that has finished."""
+    def _forget(self) -> bool:
+        """Remove the record of an init that has finished; return whether it is removed."""
         try:
             put_file(self._record, None)
         except OSError as error:
             self._module.warn(f"Error while removing {self._record}: {error.strerror}. The next run removes it.")
+            return False
+        return True
 
-    def _own_traces(self, config: str) -> list[str]:
+    def _own_traces(self, config: str, data: str) -> list[str]:
         """Return the preflight checks that fail because of what this init has already created.
 
         They are listed one by one because kubeadm rejects ``all`` together with checks named in its configuration.
         """
         ports = [_port(config), "2379", "2380", "10250", "10257", "10259"]
         files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
-        data = "-".join(("", *etcd_data(self._root, config).relative_to(self._root).parts))
-        return [*files, *(f"Port-{number}" for number in ports), f"DirAvailable-{data}"]
+        directory = f"DirAvailable-{data.rstrip('/').replace('/', '-')}"
+        return [*files, *(f"Port-{number}" for number in ports), directory]
 
-    def _begin(self, bare: bool) -> None:
-        """Record that an init begins, and which files were in /etc/kubernetes before it."""
-        if self._record.exists():
-            return
-        files = sorted(path for path in self._etc.rglob("*") if path.is_file()) if bare else []
-        record = {"began": time_stamp(), "before": [str(path.relative_to(self._etc)) for path in files]}
-        write_text(self._record, json.dumps(record), mode=0o600)
+    def _begin(self, data: str, bare: bool = False) -> None:
+        """Record that an init begins, with etcd's directory, and which files were in /etc/kubernetes before it."""
+        record = init_record(self._root)
+        if not self._record.exists():
+            files = sorted(path for path in self._etc.rglob("*") if path.is_file()) if bare else []
+            record = {"began": time_stamp(), "before": [str(path.relative_to(self._etc)) for path in files]}
+        if record.get("etcd") != data:
+            write_text(self._record, json.dumps({**record, "etcd": data}), mode=0o600)
 
-    def _clean(self, config: str, outcome: Outcome) -> None:
+    def _clean(self, config: str, data: str, outcome: Outcome) -> None:
         aside = self._aside()
         self._kubeadm.stop_kubelet()
         confs = [self._etc / f"{name}.conf" for name in _CONFS]
-        data = etcd_data(self._root, config)
         outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
         named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
         socket = ["--cri-socket", named[1]] if named else []
@@ -123,7 +126,7 @@ class KubeadmInit:
             lambda: leftovers.still_there(self._kubeadm.runner, self._root, _port(config)),
             self._ending,
         )
-        outcome.moved_aside += move_aside([data / "member"], self._root, aside)
+        outcome.moved_aside += move_aside([under(self._root, data) / "member"], self._root, aside)
         self._restore()
 
     def _aside(self) -> Path:
@@ -131,18 +134,11 @@ class KubeadmInit:
 
     def _restore(self) -> None:
         """Restore the files that were in /etc/kubernetes before the first init, such as a user's CA or static pods."""
-        before, began = [], ""
-        try:
-            record = json.loads(read_text(self._record) or "")
-            before, began = [str(name) for name in record["before"]], str(record["began"])
-        except (ValueError, KeyError, TypeError):
-            self._module.warn(
-                f"{self._record} is damaged, so the files that were in {self._etc} before the first init are unknown "
-                f"and were not restored. They are in {ASIDE}*."
-            )
+        record = init_record(self._root)
+        began, before = str(record.get("began") or ""), record.get("before")
         # An earlier cleanup may have been interrupted after it moved them.
         places = [path for path in under(self._root, ASIDE).parent.glob("aside-*") if path.name >= f"aside-{began}"]
-        for name in before:
+        for name in map(str, before if isinstance(before, list) else ()):
             for place in sorted(places, reverse=True):
                 kept = place / self._etc.relative_to(self._root) / name
                 if kept.is_file() and not (self._etc / name).exists():
@@ -153,3 +149,9 @@ class KubeadmInit:
 def _port(config: str) -> str:
     found = re.search(r"^\s*bindPort:\s*[\"']?(\d+)", config, re.MULTILINE)
     return found[1] if found else "6443"
+
+
+def _data_directory(config: str) -> str:
+    """Return the directory that etcd gets with a configuration, empty if it can't be read."""
+    found = re.search(r"(?:^|[{,])[ \t]*[\"']?dataDir[\"']?[ \t]*:[ \t]*[\"']?(/[^\s\"'#,}]+)", config, re.MULTILINE)
+    return found[1] if found else "" if "dataDir" in config else ETCD_DATA

@@ -13,7 +13,7 @@ import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .damage import ADMIN, FILES, PKI, SIGNERS, with_companions
+from .damage import FILES, KUBELET_CERTIFICATE, KUBELET_CONF, PKI, SIGNERS, with_companions
 
 # What the API showed about this cluster.
 UNASKED, SILENT, REFUSED, BARREN, ALIVE = "unasked", "silent", "refused", "barren", "alive"
@@ -29,6 +29,7 @@ _ILL = (
     "check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
 )
 
+_ASIDE = "/root/damaged"
 # The phases of kubeadm init that make files again, in their order.
 _PHASES = {
     "certs all": f"{PKI}/*",
@@ -43,18 +44,18 @@ _PHASES = {
 class Evidence:
     """Evidence found on a host.
 
-    ``manifests`` names kubeadm's static pods. ``kubelet_conf_final``: kubelet.conf refers to the kubelet's own
-    certificate, which kubeadm sets near the end of init; ``kubelet_final``: that certificate is whole, too.
-    ``kubelet_certificate``: the kubelet has a certificate. ``began``: this module began an init that it has not seen
-    finish. ``etcd``: ``absent``, ``barren``, ``unused``, ``alive``, ``unreadable``, or ``unasked`` (there are data, but
-    the API's answer was sufficient). ``complete``: the API lists workloads, so the addons were installed. ``used``: the
-    API may have objects that kubeadm did not make. ``damaged``: files that are empty or cut off.
+    ``manifests`` names kubeadm's static pods. ``kubelet_final``: kubelet.conf refers to the kubelet's own certificate,
+    which kubeadm sets near the end of init, after it has published the cluster. ``kubelet_certificate``: the kubelet
+    has a certificate, or a link to one. ``began``: this module began an init that it has not seen finish. ``etcd``:
+    ``absent``, ``barren``, ``unused``, ``alive``, ``unreadable``, or ``unasked`` (there are data, but the API's answer
+    was sufficient). ``complete``: the API lists workloads, so the addons were installed. ``used``: the API may have
+    objects that kubeadm did not make. ``damaged``: files that are empty or cut off. ``missing``: files that kubeadm
+    makes, without the keys of CAs.
     """
 
     admin_conf: bool = False
     kubelet_conf: bool = False
     bootstrap_conf: bool = False
-    kubelet_conf_final: bool = False
     kubelet_final: bool = False
     kubelet_certificate: bool = False
     manifests: tuple[str, ...] = ()
@@ -67,6 +68,7 @@ class Evidence:
     complete: bool = True
     used: bool = True
     damaged: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def control_plane(self) -> bool:
@@ -74,9 +76,14 @@ class Evidence:
         return bool(self.manifests or self.etcd != ABSENT or self.began or (self.ca_key and self.admin_conf))
 
     @property
+    def incomplete(self) -> tuple[str, ...]:
+        """Return the files that are damaged or missing."""
+        return tuple(sorted({*self.damaged, *self.missing}))
+
+    @property
     def remade(self) -> tuple[str, ...]:
-        """Return the damaged files that kubeadm can make again while the cluster runs that nothing has used."""
-        return () if self.used or set(self.damaged) & set(SIGNERS) else self.damaged
+        """Return the incomplete files that kubeadm can make again while the cluster runs that nothing has used."""
+        return () if self.used or set(self.incomplete) & set(SIGNERS) else self.incomplete
 
 
 @dataclass(frozen=True)
@@ -93,18 +100,26 @@ def decide(found: Evidence) -> Verdict:
     if not found.control_plane:
         return _without_control_plane(found)
     if found.api == ALIVE:
-        if found.began and not found.complete:
-            return Verdict(RESUME, "an init that began here published the cluster, but never installed its addons")
-        if found.began and set(found.remade) - set(ADMIN):
-            return Verdict(RESUME, f"an init that began here published the cluster, but {_damage(found)}")
-        return Verdict(FINISHED, "the API answers and the cluster was published")
-    if found.api == BARREN and found.etcd not in (UNUSED, ALIVE, UNREADABLE):
+        return _with_api(found)
+    if found.api == BARREN and found.etcd not in (UNUSED, ALIVE, UNREADABLE) and not found.kubelet_final:
         return Verdict(CLEAN, "the API answers, but the cluster was never published and has no workloads")
     if found.api == BARREN:
-        return Verdict(REFUSE, "the API shows an empty cluster, but etcd's data contains a published cluster", _ILL)
+        return Verdict(REFUSE, "the API shows an empty cluster, but this host shows that it was published", _ILL)
     if found.api == REFUSED:
         return Verdict(REFUSE, found.api_message, _ILL)
     return _without_api(found)
+
+
+def _with_api(found: Evidence) -> Verdict:
+    if found.began and not found.complete:
+        unfinished = "an init that began here published the cluster, but never installed its addons"
+        if set(found.damaged) - set(found.remade):
+            advice = f"Nothing was changed. {repair(found.damaged, found.missing)}"
+            return Verdict(REFUSE, f"{unfinished}, and {_damage(found)}", advice)
+        return Verdict(RESUME, unfinished)
+    if found.began and found.remade:
+        return Verdict(RESUME, f"an init that began here published the cluster, but {_damage(found)}")
+    return Verdict(FINISHED, "the API answers and the cluster was published")
 
 
 def _without_control_plane(found: Evidence) -> Verdict:
@@ -134,16 +149,20 @@ def _without_api(found: Evidence) -> Verdict:
     silent = found.api_message or "the API server can't be queried"
     if found.damaged:
         silent += f", {_damage(found)}"
-    ill = _ILL + _repair(found)
-    if found.etcd == UNUSED and found.began and found.damaged and not found.kubelet_final:
+    ill = f"{_ILL} {repair(found.damaged, found.missing)}".rstrip()
+    # The last step of an init makes the kubelet use its certificate. If it is damaged, the init was interrupted.
+    finished = found.kubelet_final and KUBELET_CERTIFICATE not in found.incomplete
+    if found.etcd == UNUSED and found.began and found.incomplete and not finished:
         return Verdict(CLEAN, f"{silent}, and nothing but kubeadm has used the cluster of an init that began here")
     if found.etcd in (UNUSED, ALIVE):
         return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", ill)
     if found.etcd in (UNREADABLE, UNASKED):
         return Verdict(REFUSE, f"{silent}, and etcd's data can't be read", ill)
+    if found.etcd == BARREN and found.kubelet_final:
+        return Verdict(REFUSE, f"{silent}, but the kubelet was set up completely; etcd's data is not", ill)
     if found.etcd == BARREN:
         return Verdict(CLEAN, f"{silent}, and etcd's data contains no published cluster")
-    if found.kubelet_final or found.kubelet_conf_final:
+    if found.kubelet_final or (KUBELET_CONF in found.damaged and _kubelet_ran(found)):
         return Verdict(REFUSE, f"{silent}, but the kubelet was set up completely; etcd's data is missing", ill)
     if not found.etcd_local:
         return Verdict(REFUSE, f"{silent}, and its etcd is on other hosts, which this module does not check", ill)
@@ -158,20 +177,25 @@ def _without_api(found: Evidence) -> Verdict:
     )
 
 
+def _kubelet_ran(found: Evidence) -> bool:
+    """Return whether the kubelet's certificate is whole."""
+    return found.kubelet_certificate and KUBELET_CERTIFICATE not in found.damaged
+
+
 def _damage(found: Evidence) -> str:
+    if not found.damaged:
+        return f"files are missing ({', '.join(found.missing)})"
     return f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
 
 
-def _repair(found: Evidence) -> str:
-    return f" {repair(found.damaged)}" if found.damaged else ""
-
-
-def repair(damaged: Sequence[str]) -> str:
-    """Return what a person does about damaged files of a control plane, with commands."""
+def repair(damaged: Sequence[str], missing: Sequence[str] = ()) -> str:
+    """Return what a person does about damaged and missing files of a control plane, with commands; empty if none."""
     # The host may have reported anything.
-    known = [path for path in FILES if path in damaged]
+    known = [path for path in FILES if path in {*damaged, *missing}]
     signers = [path for path in known if path in SIGNERS]
     others = with_companions(path for path in known if path not in SIGNERS)
+    moved = " ".join(path for path in others if path not in missing)
+    move = f"mkdir -p {_ASIDE}; mv --backup=numbered --target-directory={_ASIDE} {moved}; " if moved else ""
     steps = []
     if signers:
         steps.append(
@@ -181,11 +205,11 @@ def repair(damaged: Sequence[str]) -> str:
     if others:
         phases = [phase for phase, pattern in _PHASES.items() if fnmatch.filter(others, pattern)]
         steps.append(
-            "Restore the damaged files from a backup, or let kubeadm make them again, with FILE as the "
+            f"Restore {', '.join(others)} from a backup, or let kubeadm make them again, with FILE as the "
             "InitConfiguration and ClusterConfiguration of this cluster (while the API answers: kubectl -n kube-system "
-            "get configmap kubeadm-config -o jsonpath='{.data.ClusterConfiguration}'): mkdir -p /root/damaged; mv "
-            f"--backup=numbered --target-directory=/root/damaged {' '.join(others)}; "
-            + "; ".join(f"kubeadm init phase {phase} --config FILE" for phase in phases)
-            + "; systemctl restart kubelet"
+            "get configmap kubeadm-config -o jsonpath='{.data.ClusterConfiguration}'): "
+            + move
+            + "".join(f"kubeadm init phase {phase} --config FILE; " for phase in phases)
+            + "systemctl restart kubelet"
         )
     return " ".join(steps)

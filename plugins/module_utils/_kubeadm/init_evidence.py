@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,73 +18,73 @@ from .._command import Runner
 from .._errors import DomainError
 from .._files import read_text, under
 from . import init_decision as state
-from .damage import COMPONENTS, KUBELET_CERTIFICATE, damaged_admin_files, damaged_files
+from .damage import COMPONENTS, KUBELET_CERTIFICATE, damaged_admin_files, damaged_files, missing_files
 from .kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
 from .probe import Api, ApiRefusedError, ApiSilentError
-from .use import NODES, OBJECTS, PREFIX, is_used, listed, search_etcd
+from .use import NODES, OBJECTS, etcd_files, is_used, listed, search_etcd
 
 RECORD = "/var/lib/gpulab/kubeadm-init.json"
 
 _KUBERNETES = "/etc/kubernetes"
 _CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 _WORKLOADS = (OBJECTS["daemonsets"], OBJECTS["deployments"])
-# As an argument in a manifest, and in extraArgs of the configuration's versions.
-_ETCD_PREFIX = re.compile(r"\betcd-prefix[\"']?(?:\s+value)?\s*[:=]\s*[\"']?(/[^\s\"'#,]+)")
+_ETCD_MANIFEST = f"{_KUBERNETES}/manifests/etcd.yaml"
+ETCD_DATA = "/var/lib/etcd"
 
 
-def gather(module: Any, root: str, patience: float, config: str = "") -> state.Evidence:
-    """Return the evidence; ``patience`` is how long to wait for an expected API server, in seconds.
-
-    ``config`` is kubeadm's configuration, which has etcd's directory and prefix if the manifests don't.
-    """
+def gather(module: Any, root: str, patience: float) -> state.Evidence:
+    """Return the evidence; ``patience`` is how long to wait for an expected API server, in seconds."""
     directory = under(root, _KUBERNETES)
     manifests = tuple(name for name in COMPONENTS if (directory / "manifests" / f"{name}.yaml").exists())
     kubelet_conf = read_text(directory / "kubelet.conf")
-    final = bool(re.search(r"^\s*client-certificate:\s*\S", kubelet_conf or "", re.MULTILINE))
-    data, prefix = _etcd_files(etcd_data(root, config)), _etcd_prefix(root, config)
+    etcd_local = "etcd" in manifests or "kube-apiserver" not in manifests
     damaged = (*damaged_admin_files(root), *damaged_files(root, True))
-    has_certificate = under(root, KUBELET_CERTIFICATE).exists()
+    name = etcd_data(root, damaged)
+    data = under(root, name) if name else None
     found = state.Evidence(
         admin_conf=(directory / "admin.conf").exists(),
         kubelet_conf=kubelet_conf is not None,
         bootstrap_conf=(directory / "bootstrap-kubelet.conf").exists(),
-        kubelet_conf_final=final,
-        kubelet_final=final and has_certificate and KUBELET_CERTIFICATE not in damaged,
-        kubelet_certificate=has_certificate,
+        kubelet_final=bool(re.search(r"^\s*client-certificate:\s*\S", kubelet_conf or "", re.MULTILINE)),
+        kubelet_certificate=os.path.lexists(under(root, KUBELET_CERTIFICATE)),
         manifests=manifests,
         ca_key=(directory / "pki/ca.key").exists(),
         began=under(root, RECORD).exists(),
-        etcd=state.UNASKED if data else state.ABSENT,
-        etcd_local="etcd" in manifests or "kube-apiserver" not in manifests,
+        etcd=state.UNASKED if data is None or etcd_files(data) else state.ABSENT,
+        etcd_local=etcd_local,
         damaged=damaged,
     )
     if not found.control_plane:
         return found
+    found = replace(found, missing=missing_files(root, etcd_local))
     # A manifest may be missing for a moment while the API server is restarted.
-    expected = "kube-apiserver" in manifests or search_etcd(data, prefix) in (state.UNUSED, state.ALIVE)
+    expected = "kube-apiserver" in manifests or _searched(data) in (state.UNUSED, state.ALIVE)
     found = _wait_for_api(module, root, found, patience if expected else 0)
-    return found if found.api == state.ALIVE else replace(found, etcd=search_etcd(data, prefix))
+    return found if found.api == state.ALIVE else replace(found, etcd=_searched(data))
 
 
-def etcd_data(root: str, config: str = "") -> Path:
-    """Return the directory of etcd's data."""
-    manifest = read_text(under(root, f"{_KUBERNETES}/manifests/etcd.yaml")) or ""
+def init_record(root: str) -> dict[str, Any]:
+    """Return the record of an init that began, empty if there is none or it is damaged."""
+    try:
+        record = json.loads(read_text(under(root, RECORD)) or "")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def etcd_data(root: str, damaged: Sequence[str] = ()) -> str:
+    """Return the directory of etcd's data, empty if the file that names it is one of the ``damaged`` ones."""
+    unknown = _ETCD_MANIFEST in damaged
+    manifest = "" if unknown else read_text(under(root, _ETCD_MANIFEST)) or ""
     named = re.search(r"--data-dir=([^\s\"']+)", manifest)
-    named = named or re.search(r"^\s*dataDir:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
-    return under(root, named[1] if named else "/var/lib/etcd")
+    found = named[1] if named else init_record(root).get("etcd")
+    if isinstance(found, str) and found.startswith("/"):
+        return found
+    return "" if unknown else ETCD_DATA
 
 
-def _etcd_prefix(root: str, config: str) -> str:
-    manifest = read_text(under(root, f"{_KUBERNETES}/manifests/kube-apiserver.yaml")) or ""
-    named = _ETCD_PREFIX.search(manifest) or _ETCD_PREFIX.search(config)
-    return named[1].rstrip("/") if named else PREFIX
-
-
-def _etcd_files(directory: Path) -> list[Path]:
-    member = directory / "member"
-    files = [member / "snap/db", *sorted(member.glob("wal/*.wal"))]
-    # mmap rejects empty files.
-    return [path for path in files if path.is_file() and path.stat().st_size]
+def _searched(data: Path | None) -> str:
+    return search_etcd(data) if data else state.UNREADABLE
 
 
 def _wait_for_api(module: Any, root: str, found: state.Evidence, patience: float) -> state.Evidence:
@@ -146,5 +148,5 @@ def _questions(api: Api, found: state.Evidence) -> state.Evidence:
         return replace(found, api=state.ALIVE)
     complete = len(listed(api, NODES)) > 1 or any(listed(api, path, limit="1") for path in _WORKLOADS)
     known = state.ALIVE if published or complete else state.BARREN
-    # Only whether damaged files may be made again depends on it.
-    return replace(found, api=known, complete=complete, used=not found.damaged or is_used(api))
+    # Only whether these files may be made again depends on it.
+    return replace(found, api=known, complete=complete, used=not found.incomplete or is_used(api))

@@ -14,7 +14,7 @@ from typing import Any
 
 from .._command import CommandError
 from .._errors import DomainError
-from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under
+from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under, write_text
 from . import join_decision as state
 from .damage import KUBELET_CERTIFICATE, KUBELET_CONF, damaged_files, kubelet_runs
 from .join_command import is_ca_hash
@@ -34,7 +34,10 @@ _LEFTOVERS = (
     KUBELET_CERTIFICATE,
 )
 _IN_THE_WAY = _LEFTOVERS[:2]
-_CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key", "admin.conf")
+_CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key")
+# The CAs of the cluster that a join goes to, until the join is on the disk: a power failure may damage all other files
+# that show them.
+_RECORD = "/var/lib/gpulab/kubeadm-join.json"
 _USER = "system:node:"
 # A kubelet registers its node some time after it got its certificate.
 _REGISTRATION = 300.0
@@ -103,6 +106,7 @@ class KubeadmJoin:
         self._patience = patience
         self._root = root
         self._etc = under(root, "/etc/kubernetes")
+        self._record = under(root, _RECORD)
 
     def apply(self, wanted: Wanted) -> Outcome:
         wrong = [value for value in wanted.ca_cert_hashes if not is_ca_hash(value)]
@@ -115,7 +119,11 @@ class KubeadmJoin:
         if verdict.action == state.CLEAN and not self._module.check_mode:
             # The kubelet of an interrupted join may get its certificate at any moment.
             self._kubeadm.stop_kubelet()
-            verdict, found = self._decide(wanted)
+            try:
+                verdict, found = self._decide(wanted)
+            except DomainError:
+                self._kubeadm.runner.run(["systemctl", "start", "kubelet"])
+                raise
             late = verdict.action == state.JOINED
         if late:
             self._kubeadm.runner.check(["systemctl", "start", "kubelet"], "starting the kubelet")
@@ -127,8 +135,10 @@ class KubeadmJoin:
         if joined:
             # The file contains a token and is no longer needed.
             put_file(self._etc / "bootstrap-kubelet.conf", None)
+            if self._record.exists() and self._kubeadm.sync():
+                put_file(self._record, None)
             return outcome
-        self._join(wanted, verdict.action == state.CLEAN, _UNTIL_NOT_READY if found.damaged else 0, outcome)
+        self._join(wanted, verdict.action == state.CLEAN, outcome)
         # kubeadm exits when the kubelet has its certificate, before the node is registered.
         found = self._ask(self._gather())
         if found.api == state.DELETED:
@@ -140,8 +150,9 @@ class KubeadmJoin:
         outcome.node_name = found.node
         return outcome
 
-    def _join(self, wanted: Wanted, clean: bool, patience: float, outcome: Outcome) -> None:
-        configuration, deadline = wanted.configuration(), time.monotonic() + patience
+    def _join(self, wanted: Wanted, clean: bool, outcome: Outcome) -> None:
+        configuration, deadline = wanted.configuration(), time.monotonic() + (_UNTIL_NOT_READY if clean else 0)
+        write_text(self._record, json.dumps(wanted.ca_cert_hashes), mode=0o600)
         aside = under(self._root, f"{ASIDE}{time_stamp()}")
         while True:
             if clean:
@@ -149,7 +160,9 @@ class KubeadmJoin:
                 moved = move_aside([under(self._root, path) for path in _LEFTOVERS], self._root, aside)
                 outcome.moved_aside = list(dict.fromkeys([*outcome.moved_aside, *moved]))
             try:
-                self._kubeadm.run_with("join", configuration, wanted.ignored, "joining the cluster", wanted.discovery)
+                doing = "joining the cluster"
+                if self._kubeadm.run_with("join", configuration, wanted.ignored, doing, wanted.discovery):
+                    put_file(self._record, None)
                 return
             except CommandError as error:
                 if not _STILL_READY.search(str(error)) or time.monotonic() >= deadline:
@@ -171,11 +184,12 @@ class KubeadmJoin:
             control_plane=any((self._etc / name).exists() for name in _CONTROL_PLANE),
             leftovers=tuple(path for path in _IN_THE_WAY if under(self._root, path).exists()),
             damaged=damaged_files(self._root, False),
+            admin_conf=(self._etc / "admin.conf").exists(),
             kubelet_runs=kubelet_runs(self._root),
         )
         text, ca = read_text(self._etc / "kubelet.conf"), read_text(self._etc / "pki/ca.crt") or ""
         if text is None or KUBELET_CONF in found.damaged:
-            return replace(found, ca_cert_hashes=tuple(_hashes(ca)))
+            return replace(found, ca_cert_hashes=tuple(_hashes(ca)) or self._recorded())
         config = read_kubeconfig(text)
         authority = config.authority(self._root) or ca
         return replace(
@@ -185,6 +199,14 @@ class KubeadmJoin:
             ca_cert_hashes=tuple(_hashes(authority)),
             node=self._node(config),
         )
+
+    def _recorded(self) -> tuple[str, ...]:
+        """Return the CAs of the cluster of a join that has not finished."""
+        try:
+            found = json.loads(read_text(self._record) or "[]")
+        except ValueError:
+            return ()
+        return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
     def _node(self, config: Kubeconfig) -> str | None:
         text = config.client_certificate

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from .damage import KUBELET_CONF
+from .damage import KUBELET_CONF, PKI
 
 # What the API returned about this host's node.
 UNASKED, KNOWN, DELETED, REFUSED, SILENT = "unasked", "known", "deleted", "refused", "silent"
@@ -25,11 +25,14 @@ _RESET = (
 class Evidence:
     """Evidence. ``leftovers`` are files of an interrupted join that make kubeadm fail, ``node`` the registered name.
 
-    ``damaged`` are files of a worker that are empty or cut off; ``kubelet_conf`` is false if it is one of them.
+    ``damaged`` are files of a worker that are empty, cut off or missing; ``kubelet_conf`` is false if it is one of
+    them. ``ca_cert_hashes`` are those of an interrupted join if no file shows the cluster. ``admin_conf`` may be a copy
+    on a worker; ``control_plane``: there is another part of a control plane.
     """
 
     kubelet_conf: bool = False
     bootstrap_conf: bool = False
+    admin_conf: bool = False
     control_plane: bool = False
     leftovers: tuple[str, ...] = ()
     damaged: tuple[str, ...] = ()
@@ -63,7 +66,7 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
         return _damaged(found, ca_cert_hashes)
     if found.kubelet_conf:
         return _member(found, ca_cert_hashes)
-    if found.control_plane:
+    if found.control_plane or found.admin_conf:
         return Verdict(
             REFUSE,
             "there are parts of a control plane on this host, but it does not belong to a cluster",
@@ -75,9 +78,23 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
 
 
 def _damaged(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
-    damage = f"files are empty or cut off, as after a power failure ({', '.join(found.damaged)})"
+    damage = f"files are empty, cut off or missing, as after a power failure ({', '.join(found.damaged)})"
     if belongs_elsewhere(found, ca_cert_hashes):
         return Verdict(REFUSE, f"this host belongs to another cluster than the wanted one, and {damage}", _RESET)
+    if KUBELET_CONF in found.damaged and not found.ca_cert_hashes:
+        return Verdict(
+            REFUSE,
+            f"nothing shows which cluster this host belongs to: {damage}",
+            f"Restore {PKI}/ca.crt from another node of its cluster. If it should join again instead, run kubectl "
+            "delete node in its cluster and kubeadm reset on this host.",
+        )
+    if found.api == DELETED:
+        return Verdict(
+            REFUSE,
+            f"the cluster at {found.server} has no node {found.node}, and the kubelet of this host can't start with "
+            f"its files: {damage}",
+            "If this host should join again, run kubeadm reset on it first.",
+        )
     member = _member(found, ca_cert_hashes) if found.kubelet_conf else Verdict(JOINED, "the kubelet of this host runs")
     if member.action == REFUSE:
         return member

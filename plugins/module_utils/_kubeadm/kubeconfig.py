@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
+from .._files import read_file
 from .yaml_block import read_yaml
 
 # URL parsers disagree about user names, backslashes and other characters; each could lead to another host.
@@ -60,9 +61,10 @@ class Kubeconfig:
         if self.ca or not self.ca_file:
             return self.ca
         try:
-            return (Path(root) / self.ca_file.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+            data = read_file(Path(root) / self.ca_file.lstrip("/"))
         except OSError:
             return None
+        return None if data is None else data.decode("utf-8", "replace")
 
 
 def read_kubeconfig(text: str, context_name: str = "", load: Callable[[str], Any] = read_yaml) -> Kubeconfig:

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from .._files import text_or_nothing, under
-from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs
+from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
@@ -28,7 +28,8 @@ def membership(root: str) -> dict[str, Any]:
     """Return the host's cluster and kubeadm's progress; unknown texts are empty. ``ca_hashes`` have kubeadm's form.
 
     ``shutdown_periods`` are those of the kubelet's configuration, without the 0s that kubeadm adds. ``damaged`` are
-    files that are empty or cut off. Until a kubelet runs, they are those of an interrupted kubeadm.
+    files without which the host can't start, and that are empty, cut off, or missing next to kubelet.conf. Until a
+    kubelet runs, they are those of an interrupted kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
@@ -38,7 +39,8 @@ def membership(root: str) -> dict[str, Any]:
     control_plane = admin or api_server or ca_key
     complete = admin and api_server and under(root, "/var/lib/etcd/member").exists()
     begun = any(under(root, path).exists() for path in _TRACES_OF_KUBEADM)
-    damaged = damaged_files(root, control_plane)
+    # A worker may have a copy of admin.conf.
+    damaged = necessary(damaged_files(root, api_server or ca_key))
     interrupted = bool(damaged) and not kubelet_runs(root)
     return {
         "admin_conf": admin,

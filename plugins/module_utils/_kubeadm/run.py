@@ -26,7 +26,7 @@ DISCOVERY = "/run/gpulab/kubeadm-discovery.yaml"
 # Directories that kubeadm, and the programs that it starts, write to. containerd syncs its database, but not the files
 # of images, and does not unpack them again.
 _WRITTEN = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/containerd")
-# A file system may have much to write that others have changed.
+# A file system may have much to write that others have changed. Nothing can end a sync whose disk does not respond.
 _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("init", "join", "reset", "upgrade")
@@ -77,10 +77,11 @@ class Kubeadm:
 
     def run_with(
         self, command: str, config: str, ignored: Sequence[str], doing: str, discovery: str | None = None
-    ) -> str:
-        """Run ``kubeadm init`` or ``join`` with a temporary, private configuration file; sync what it has written.
+    ) -> bool:
+        """Run ``kubeadm init`` or ``join`` with a temporary, private configuration file.
 
-        ``discovery`` is the text of the file DISCOVERY, which the configuration refers to.
+        ``discovery`` is the text of the file DISCOVERY, which the configuration refers to. Return whether what kubeadm
+        has written is on the disk.
         """
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []
         with contextlib.ExitStack() as files:
@@ -88,24 +89,27 @@ class Kubeadm:
                 files.enter_context(_private_file(under(self._root, DISCOVERY), discovery))
             path = files.enter_context(_private_file(under(self._root, f"/run/gpulab/kubeadm-{command}.yaml"), config))
             try:
-                return self.run([command, "--config", str(path), *flags], doing)
+                self.run([command, "--config", str(path), *flags], doing)
             finally:
                 # A kubeadm that failed may have got as far as a cluster that is in use.
-                self.sync()
+                synced = self.sync()
+        return synced
 
-    def sync(self) -> None:
+    def sync(self) -> bool:
         """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not.
 
-        A failure is a warning: these programs have done their work.
+        Return whether they do. A failure is a warning: these programs have done their work.
         """
         found = [str(path) for path in (under(self._root, name) for name in _WRITTEN) if path.exists()]
         if not found:
-            return
+            return True
         try:
             doing = "writing what kubeadm has changed to the disk"
             self.runner.check(["sync", "--file-system", *found], doing, timeout=_SYNC_TIMEOUT)
         except DomainError as error:
             self._module.warn(f"{error}. A power failure in the next minutes could damage files in {', '.join(found)}.")
+            return False
+        return True
 
     def wait_for_others(self) -> None:
         """Wait for a running kubeadm, such as one whose controller was killed."""

@@ -12,76 +12,138 @@ from pathlib import Path
 from typing import Any
 
 from . import init_decision as state
+from .damage import COMPONENTS
+from .lease import NAME
 from .probe import Api, ApiSilentError
 
-PREFIX = "/registry"
 NODES = "/api/v1/nodes"
-# Objects that show use, by their resource: the path of their list. Without a workload there are none but kubeadm's own.
+# What a user would create: the beginning of its keys in etcd, and the path of its list.
 OBJECTS = {
-    "namespaces": "/api/v1/namespaces",
-    "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
-    "persistentvolumes": "/api/v1/persistentvolumes",
-    "pods": "/api/v1/pods",
-    "replicationcontrollers": "/api/v1/replicationcontrollers",
-    "daemonsets": "/apis/apps/v1/daemonsets",
-    "deployments": "/apis/apps/v1/deployments",
-    "replicasets": "/apis/apps/v1/replicasets",
-    "statefulsets": "/apis/apps/v1/statefulsets",
-    "cronjobs": "/apis/batch/v1/cronjobs",
-    "jobs": "/apis/batch/v1/jobs",
-    "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "minions": NODES,
+    **{name: f"/api/v1/{name}" for name in ("configmaps", "namespaces", "pods", "secrets", "serviceaccounts")},
+    **{name: f"/api/v1/{name}" for name in ("persistentvolumeclaims", "persistentvolumes")},
+    "controllers": "/api/v1/replicationcontrollers",
+    "services/specs": "/api/v1/services",
+    **{name: f"/apis/apps/v1/{name}" for name in ("daemonsets", "deployments", "replicasets", "statefulsets")},
+    **{name: f"/apis/batch/v1/{name}" for name in ("cronjobs", "jobs")},
+    **{
+        name: f"/apis/rbac.authorization.k8s.io/v1/{name}"
+        for name in ("clusterrolebindings", "clusterroles", "rolebindings", "roles")
+    },
+    "ingress": "/apis/networking.k8s.io/v1/ingresses",
+    "networkpolicies": "/apis/networking.k8s.io/v1/networkpolicies",
+    "leases": "/apis/coordination.k8s.io/v1/leases",
+    "resourceclaims": "/apis/resource.k8s.io/v1/resourceclaims",
+    "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
+    "apiextensions.k8s.io/customresourcedefinitions": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 }
-_SYSTEM = "kube-system"
-_NAMESPACES = ("default", _SYSTEM, "kube-public", "kube-node-lease")
-_ADDONS = (("daemonsets", "kube-proxy"), ("deployments", "coredns"))
+# Every cluster that others can join has this object (kubeadm's phase bootstrap-token); the addons are created later.
+_PUBLISHED = "configmaps/kube-public/cluster-info"
+_ADDON = re.compile(
+    r"daemonsets/kube-system/kube-proxy|deployments/kube-system/coredns|replicasets/kube-system/coredns-[a-z0-9]+"
+)
+# A run takes it before it completes an interrupted init.
+_LEASE = f"leases/kube-system/{NAME}"
+_NODE = re.compile(
+    rf"((minions|csinodes|leases/kube-node-lease)/|pods/kube-system/({'|'.join(COMPONENTS)})-)(?P<node>[^/]+)"
+)
+_NAMESPACES = "(default|kube-node-lease|kube-public|kube-system)"
+_LEVELS = "catch-all|exempt|global-default|leader-election|node-high|system|workload-(high|low|leader-election)"
+_SCHEMAS = (
+    "catch-all|endpoint-controller|exempt|global-default|kube-controller-manager|kube-scheduler|probes|"
+    "(kube-system-)?service-accounts|system-(leader-election|node-high|nodes)|workload-leader-election"
+)
+# The keys of a cluster after kubeadm init, without /registry/.
+_OWN = re.compile(
+    "|".join(
+        (
+            r"apiregistration\.k8s\.io/apiservices/v[0-9a-z]+\.(apps|autoscaling|batch|policy|[a-z.]+\.k8s\.io)?",
+            r"certificatesigningrequests/csr-[a-z0-9]+",
+            r"clusterrolebindings/(cluster-admin|(kubeadm|system):[^/]+)",
+            r"clusterroles/(admin|cluster-admin|edit|view|(kubeadm|system):[^/]+)",
+            r"clustertrustbundles/kubernetes\.io:[^/]+",
+            rf"configmaps/({_NAMESPACES}/kube-root-ca\.crt|kube-public/cluster-info)",
+            r"configmaps/kube-system/(coredns|kube-proxy|kubeadm-config|kubelet-config|"
+            r"extension-apiserver-authentication|kube-apiserver-legacy-service-account-token-tracking)",
+            r"controllerrevisions/kube-system/kube-proxy-[a-z0-9]+",
+            r"endpointslices/(default/kubernetes|kube-system/kube-dns-[a-z0-9]+)",
+            r"events/(default|kube-system)/[^/]+",
+            rf"flowschemas/({_SCHEMAS})",
+            r"(ipaddresses|masterleases|peerserverleases|ranges)/[^/]+",
+            rf"leases/kube-system/(apiserver-[a-z0-9]+|kube-controller-manager|kube-scheduler|{NAME})",
+            rf"namespaces/{_NAMESPACES}",
+            r"pods/kube-system/(coredns-[a-z0-9]+|kube-proxy)-[a-z0-9]{5}",
+            r"priorityclasses/system-(cluster|node)-critical",
+            rf"prioritylevelconfigurations/({_LEVELS})",
+            r"(role|rolebinding)s/kube-(public|system)/"
+            r"(extension-apiserver-authentication-reader|kube-proxy|(kubeadm|system):[^/]+)",
+            r"secrets/kube-system/(bootstrap-token-[a-z0-9]{6}|kubeadm-certs)",
+            # Kubernetes creates one for each of its controllers.
+            rf"serviceaccounts/({_NAMESPACES}/default|kube-system/[^/]+)",
+            r"servicecidrs/kubernetes",
+            r"services/(endpoints|specs)/(default/kubernetes|kube-system/kube-dns)",
+            _ADDON.pattern,
+        )
+    )
+)
+_PREFIX, _ANY_PREFIX = b"/registry/", b"/namespaces/kube-system"
+# In etcd's database and log, the tag of its field and its length as a varint precede a key.
+_HEAD = re.compile(rb"[\n\x1a](?:([\x80-\xff])([\x01-\x07])|([\x01-\x7f]))\Z")
+_TEXT = re.compile(rb"[ -~\x80-\xff]+")
+# etcd removes its oldest logs, so others than the first one don't have all objects.
+_FIRST_LOG = f"{'0' * 16}-{'0' * 16}.wal"
 
-# Keys as etcd stores them, unencoded, in its database and log. Every cluster that others can join has this ConfigMap
-# (kubeadm's phase bootstrap-token); the addons are written later.
-_CLUSTER_INFO = b"/configmaps/kube-public/cluster-info"
-# The key's length, which precedes it, is the character -.
-_OWN_PREFIX = re.compile(rf"(?<![\w./]){PREFIX}\Z".encode(), re.ASCII)
-_KEY = re.compile(rb"[a-z0-9./-]+")
-_LONGEST_KEY = 600
+
+def etcd_files(directory: Path) -> list[Path]:
+    """Return the database, if it exists, and the logs of the etcd in a data directory."""
+    member = directory / "member"
+    return [path for path in (member / "snap/db", *sorted(member.glob("wal/*.wal"))) if path.is_file()]
 
 
-def search_etcd(files: list[Path], prefix: str = PREFIX) -> str:
-    """Return what the etcd files contain, as in ``Evidence.etcd``; ``absent`` without the data of an API server.
-
-    ``prefix`` is the API server's --etcd-prefix. kubeadm's own is the only one for which a published cluster can count
-    as unused.
-    """
-    written = published = False
-    nodes: set[str] = set()
-    for path in files:
-        try:
-            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                for place in _places(data, _CLUSTER_INFO):
-                    published = True
-                    if not _OWN_PREFIX.search(data[max(place - len(PREFIX) - 1, 0) : place]):
-                        return state.ALIVE
-                for key in _keys(data, f"{prefix}/".encode()):
-                    written = True
-                    if _shows_use(key, nodes):
-                        return state.ALIVE
-        except (OSError, ValueError):
+def search_etcd(directory: Path) -> str:
+    """Return what etcd's data contain, as in ``Evidence.etcd``; ``absent`` without the data of an API server."""
+    files = etcd_files(directory)
+    try:
+        whole = [path for path in files if _has_data(path)]
+        if files and not {"db", _FIRST_LOG} & {path.name for path in whole}:
             return state.UNREADABLE
-    if published and prefix != PREFIX:
+        keys: set[str] = set()
+        other_prefix = False
+        for path in whole:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                for key in _keys(data):
+                    keys.add(key)
+                    if _shows_use(key):
+                        return state.ALIVE
+                other_prefix = other_prefix or data.find(_ANY_PREFIX) >= 0
+    except (OSError, ValueError):
+        return state.UNREADABLE
+    if not keys:
+        return state.UNREADABLE if other_prefix else state.ABSENT
+    if _several_nodes(keys):
         return state.ALIVE
-    return state.UNUSED if published else state.BARREN if written else state.ABSENT
+    if _PUBLISHED in keys:
+        return state.ALIVE if _LEASE in keys else state.UNUSED
+    return state.ALIVE if any(_ADDON.fullmatch(key) for key in keys) else state.BARREN
 
 
 def is_used(api: Api) -> bool:
     """Return whether the cluster has a second node, or an object that kubeadm did not make; also if it is unknown."""
     try:
-        if len(listed(api, NODES)) > 1:
-            return True
-        return any(
-            _is_use(resource, str(one.get("namespace") or ""), str(one.get("name") or ""))
-            for resource, path in OBJECTS.items()
-            for one in _metadata(api, path)
-        )
+        keys = {"/".join((prefix, *_place(item))) for prefix, path in OBJECTS.items() for item in listed(api, path)}
     except ApiSilentError:
         return True
+    return _several_nodes(keys) or any(map(_shows_use, keys))
+
+
+def _shows_use(key: str) -> bool:
+    """Return whether the object of a key, without its prefix, was created by neither Kubernetes nor kubeadm."""
+    return not (_OWN.fullmatch(key) or _NODE.fullmatch(key))
+
+
+def _several_nodes(keys: set[str]) -> bool:
+    """Return whether keys belong to more than one node."""
+    return len({found["node"] for found in map(_NODE.fullmatch, keys) if found}) > 1
 
 
 def listed(api: Api, path: str, **query: str) -> list[Any]:
@@ -92,47 +154,27 @@ def listed(api: Api, path: str, **query: str) -> list[Any]:
     return answer.items()
 
 
-def _metadata(api: Api, path: str) -> Iterator[dict[str, Any]]:
-    for item in listed(api, path):
-        found = item.get("metadata") if isinstance(item, dict) else None
-        yield found if isinstance(found, dict) else {}
+def _place(item: Any) -> list[str]:
+    found = item.get("metadata") if isinstance(item, dict) else None
+    found = found if isinstance(found, dict) else {}
+    return [str(found[name]) for name in ("namespace", "name") if found.get(name)]
 
 
-def _is_use(resource: str, namespace: str, name: str) -> bool:
-    if resource == "namespaces":
-        return name not in _NAMESPACES
-    if namespace != _SYSTEM:
-        return resource in OBJECTS
-    if resource == "replicasets":
-        return not name.startswith("coredns-")
-    return resource in OBJECTS and resource != "pods" and (resource, name) not in _ADDONS
+def _has_data(path: Path) -> bool:
+    """Return whether a file has more than the zeros that a power failure may leave."""
+    with path.open("rb") as file:
+        return bool(file.read(4096).strip(b"\0"))
 
 
-def _shows_use(key: str, nodes: set[str]) -> bool:
-    """Return whether a key without the prefix shows use; ``nodes`` collects the names of nodes."""
-    parts = key.split("/")
-    if "." in parts[0]:
-        # The group of a resource that is not a built-in one.
-        parts = parts[1:] or [""]
-    resource, *place = parts
-    if resource == "minions":
-        nodes.add("/".join(place))
-    return len(nodes) > 1 or _is_use(resource, place[0] if len(place) > 1 else "", place[-1] if place else "")
-
-
-def _keys(data: mmap.mmap, prefix: bytes) -> Iterator[str]:
-    """Yield the keys with a prefix, without it. Their length precedes them, as a varint of protobuf."""
-    for place in _places(data, prefix):
-        high, low = (data[place - 1], data[place - 2]) if place > 1 else (0, 0)
-        # What follows a key may look like a part of it.
-        size = high << 7 | low & 0x7F if low & 0x80 and 0 < high < 0x80 and high << 7 < _LONGEST_KEY else high
-        found = _KEY.match(data[place + len(prefix) : place + _LONGEST_KEY])
-        key = found[0].decode() if found else ""
-        yield key[: size - len(prefix)] if size > len(prefix) else key
-
-
-def _places(data: mmap.mmap, text: bytes) -> Iterator[int]:
-    place = data.find(text)
+def _keys(data: mmap.mmap) -> Iterator[str]:
+    """Yield the keys of Kubernetes' objects, without their prefix."""
+    place = data.find(_PREFIX)
     while place >= 0:
-        yield place
-        place = data.find(text, place + 1)
+        # Other texts, such as the name of an image, may contain the prefix, too.
+        head = _HEAD.search(data[max(place - 3, 0) : place])
+        if head:
+            size = head[2][0] << 7 | head[1][0] & 0x7F if head[1] else head[3][0]
+            text = data[place : place + size]
+            if size > len(_PREFIX) and _TEXT.fullmatch(text):
+                yield text[len(_PREFIX) :].decode("utf-8", "replace")
+        place = data.find(_PREFIX, place + 1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import FILES
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.use import OBJECTS
 from apiserver import ApiServer, Authority, rotated_kubeconfig
 from fake_host import FakeHost
@@ -16,6 +17,7 @@ from fake_host import FakeHost
 SECRET = "abcdef.0123456789abcdef"
 CONFIG = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nbootstrapTokens:\n- token: {SECRET}\n"
 UP, DOWN = True, False
+PKI = [path for path in FILES if path.startswith("/etc/kubernetes/pki/") and path != "/etc/kubernetes/pki/ca.crt"]
 
 # Changes the files of a host like kubeadm, in the same order; after the phase named in the file "stop" it hangs.
 KUBEADM = """
@@ -62,7 +64,8 @@ def put(path, text):
 def append(text):
     data.parent.mkdir(parents=True, exist_ok=True)
     with data.open("a") as file:
-        file.write(text + "\\0")
+        # As etcd stores a key in protobuf.
+        file.write("\\n" + chr(len(text)) + text + "\\0")
 
 def preflight():
     wrong = []
@@ -78,7 +81,8 @@ def preflight():
 
 def certs():
     put(etc / "pki/ca.crt", (root / "seed/ca.crt").read_text())
-    put(etc / "pki/ca.key", "key")
+    for path in {pki!r}:
+        put(root / path[1:], "pem")
 
 def kubeconfig():
     for name in ("admin", "super-admin", "controller-manager", "scheduler", "kubelet"):
@@ -90,6 +94,7 @@ def manifests():
 
 def kubelet_start():
     put(kubelet / "pki/kubelet-client-current.pem", "certificate")
+    put(kubelet / "config.yaml", "kind: KubeletConfiguration")
 
 def wait_control_plane():
     append("/registry/namespaces/default")
@@ -124,7 +129,7 @@ class Host(FakeHost):  # type: ignore[misc]
         (seed / "ca.crt").write_text(authority.pem)
         (seed / "admin.conf").write_text(authority.kubeconfig(api.url))
         (seed / "kubelet.conf").write_text(rotated_kubeconfig(api.url, authority.pem))
-        body = KUBEADM.replace("{root!r}", repr(str(root))).replace("{secret}", SECRET)
+        body = KUBEADM.replace("{root!r}", repr(str(root))).replace("{secret}", SECRET).replace("{pki!r}", repr(PKI))
         self.kubeadm = programs.python("kubeadm", body)
         programs.add("systemctl", f'echo "systemctl $*" >> {root}/log\n[ "$1" != is-active ]')
         programs.add("sync", f'echo "sync $*" >> {root}/log; exit "$(cat {root}/full 2>/dev/null || echo 0)"')
@@ -165,6 +170,10 @@ class Host(FakeHost):  # type: ignore[misc]
         skipped = ("log", "config", "stop", "cleanups")
         paths = (path for path in self.root.rglob("*") if path.is_file() and path.name not in skipped)
         return {str(path.relative_to(self.root)): path.read_text() for path in paths}
+
+    @property
+    def record(self) -> Path:
+        return self.root / "var/lib/gpulab/kubeadm-init.json"
 
     def lose_power(self) -> None:
         """Leave new files of kubeadm and the kubelet empty. etcd syncs its data, and this collection its record."""
@@ -338,13 +347,13 @@ def test_an_init_starts_again_after_a_power_failure(host: Host, phase: str) -> N
         "/registry/jobs/default/train",
         "/registry/persistentvolumes/data",
         "/registry/namespaces/team",
-        "/k8s/configmaps/kube-public/cluster-info",
+        "/registry/secrets/default/model-key",
     ],
 )
 def test_a_cluster_that_was_used_is_not_initialized_again_after_a_power_failure(host: Host, key: str) -> None:
     host.interrupt("addon")
     with host.data.open("a") as data:
-        data.write(f"/registry/minions/cp1\0{key}\0")
+        data.write("".join(f"\n{chr(len(each))}{each}\0" for each in ("/registry/minions/cp1", key)))
     host.lose_power()
     before = host.files()
     result = host.run()
@@ -364,7 +373,8 @@ def test_a_finished_cluster_is_not_initialized_again_after_a_power_failure(host:
     host.lose_power()
     before = host.files()
     result = host.run()
-    assert result["failed"] and result["evidence"]["etcd"] == "unused"
+    # The manifest that names its directory is empty.
+    assert result["failed"] and result["evidence"]["etcd"] == "unreadable"
     assert host.files() == before and host.inits == 1
 
 
@@ -404,11 +414,115 @@ def test_an_empty_ca_of_its_owner_is_an_error(host: Host) -> None:
     assert host.inits == 0
 
 
-def test_a_damaged_record_is_reported_when_files_would_be_restored(host: Host) -> None:
+def test_a_damaged_record_restores_nothing(host: Host) -> None:
     host.interrupt("certs")
-    (host.root / "var/lib/gpulab/kubeadm-init.json").write_text("")
+    host.record.write_text("")
+    assert host.run()["initialized"]
+    assert not host.record.exists()
+
+
+MOVES = [
+    f"etc/kubernetes/{name}.conf" for name in ("admin", "super-admin", "kubelet", "controller-manager", "scheduler")
+]
+MOVES += ["etc/kubernetes/manifests", "etc/kubernetes/pki", "var/lib/kubelet"]
+
+
+@pytest.mark.parametrize("moved", range(len(MOVES) + 1))
+@pytest.mark.parametrize("phase", ["bootstrap_token", "addon"])
+def test_an_interrupted_cleanup_of_an_unused_cluster_is_completed(host: Host, phase: str, moved: int) -> None:
+    host.interrupt(phase)
+    host.up = DOWN
+    # Without its first files, the API can't be asked.
+    (host.etc / "admin.conf").write_text("")
+    (host.root / "var/lib/kubelet/pki/kubelet-client-current.pem").write_text("")
+    aside = host.root / "var/lib/gpulab/aside-20991127T010203.000000Z"
+    for name in MOVES[:moved]:
+        (aside / name).parent.mkdir(parents=True, exist_ok=True)
+        (host.root / name).rename(aside / name)
     result = host.run()
-    assert result["initialized"] and "kubeadm-init.json is damaged" in str(result["warnings"])
+    assert (result.get("initialized"), host.inits) == (True, 2), result
+    host.up = UP
+    assert not host.run()["changed"]
+
+
+def test_files_that_were_moved_aside_before_kubeadm_was_killed_are_made_again(host: Host) -> None:
+    host.interrupt("addon")
+    host.list_objects()
+    for kind in ("crt", "key"):
+        (host.etc / f"pki/apiserver.{kind}").unlink()
+    assert host.run()["initialized"]
+    assert (host.etc / "pki/apiserver.key").read_text() == "pem" and host.inits == 2
+
+
+def test_an_empty_admin_conf_of_an_unfinished_init_is_made_again(host: Host) -> None:
+    host.interrupt("addon")
+    host.list_objects()
+    (host.etc / "admin.conf").write_text("")
+    assert host.run()["initialized"]
+    assert (host.etc / "admin.conf").stat().st_size and host.inits == 2
+
+
+def test_an_empty_key_of_the_ca_is_an_error_before_kubeadm_runs_again(host: Host) -> None:
+    host.interrupt("bootstrap_token")
+    host.list_objects()
+    (host.etc / "pki/ca.key").write_text("")
+    before = host.files()
+    result = host.run()
+    assert "never installed its addons, and files are empty or cut off" in result["msg"]
+    assert "Restore /etc/kubernetes/pki/ca.key from a backup" in result["msg"]
+    assert host.files() == before and host.inits == 1
+
+
+def test_the_lease_of_the_run_that_completes_an_init_is_not_use(host: Host) -> None:
+    host.interrupt("addon")
+    host.list_objects()
+    lease = {"metadata": {"namespace": "kube-system", "name": "gpulab-kubernetes"}}
+    host.api.answers[OBJECTS["leases"]] = (200, {"items": [lease]})
+    (host.etc / "scheduler.conf").write_text("")
+    assert host.run()["initialized"]
+    assert (host.etc / "scheduler.conf").stat().st_size
+
+
+@pytest.mark.parametrize("missing", ["cluster-info", "database"])
+def test_a_finished_cluster_is_not_initialized_again_if_etcd_lost_data(host: Host, missing: str) -> None:
+    """Neither a record nor the API shows that it was finished."""
+    host.run()
+    host.up = DOWN
+    text = host.data.read_text()
+    if missing == "database":
+        log = host.root / "var/lib/etcd/member/wal/0000000000000005-0000000000061a80.wal"
+        log.parent.mkdir()
+        log.write_text("\n\x15/registry/minions/cp1\0")
+        host.data.write_text("")
+    else:
+        host.data.write_text(text.replace("/registry/configmaps/kube-public/cluster-info", "-"))
+    before = host.files()
+    result = host.run()
+    assert result["failed"] and host.files() == before and host.inits == 1
+    assert result["evidence"]["etcd"] == ("unreadable" if missing == "database" else "alive")
+
+
+LOCAL = [
+    "etcd:\n  local:\n    dataDir: /data/etcd\n",
+    "etcd: {local: {dataDir: /data/etcd}}\n",
+    '{"dataDir": "/data/etcd"}',
+]
+
+
+@pytest.mark.parametrize("local", LOCAL)
+def test_the_directory_of_etcd_is_recorded(host: Host, local: str) -> None:
+    host.programs.add("sync", f"cat {host.record} >> {host.root}/recorded")
+    host.run(config=CONFIG + local)
+    assert json.loads((host.root / "recorded").read_text())["etcd"] == "/data/etcd"
+
+
+def test_an_empty_manifest_of_etcd_is_an_error_if_its_directory_is_not_recorded(host: Host) -> None:
+    """Preflight decides without the configuration, and the module decides the same."""
+    host.interrupt("wait_control_plane")
+    host.lose_power()
+    host.record.write_text('{"began": "", "before": []}')
+    result = host.run()
+    assert result["failed"] and result["evidence"]["etcd"] == "unreadable" and host.inits == 1
 
 
 def test_what_kubeadm_wrote_is_synced_before_the_record_goes(host: Host) -> None:
@@ -423,7 +537,12 @@ def test_a_disk_that_cannot_be_written_in_time_is_a_warning(host: Host) -> None:
     result = host.run()
     assert result["initialized"]
     assert "Error while writing what kubeadm has changed to the disk: " in str(result["warnings"])
-    assert not (host.root / "var/lib/gpulab/kubeadm-init.json").exists()
+    assert host.record.exists()
+    result = host.run()
+    assert (result["initialized"], result["changed"], host.record.exists()) == (True, False, True)
+    (host.root / "full").write_text("0")
+    assert host.run()["changed"] and not host.record.exists()
+    assert not host.run()["changed"]
 
 
 @pytest.mark.parametrize("full", ["0", "1"])

@@ -108,7 +108,11 @@ class Host(FakeHost):  # type: ignore[misc]
     def files(self) -> dict[str, str]:
         roots = (self.root / "etc", self.root / "var")
         paths = (path for root in roots for path in root.rglob("*") if path.is_file())
-        return {str(path.relative_to(self.root)): path.read_text() for path in paths}
+        return {str(path.relative_to(self.root)): path.read_text() for path in paths if path != self.record}
+
+    @property
+    def record(self) -> Path:
+        return self.root / "var/lib/gpulab/kubeadm-join.json"
 
 
 @pytest.fixture
@@ -245,6 +249,70 @@ def test_a_host_joins_again_after_a_power_failure(host: Host, point: str) -> Non
     assert (result["changed"], result["joined"], result["node_name"]) == (True, True, "gpu1")
     assert len(result["moved_aside"]) == len(left)
     assert not host.run()["changed"]
+    assert not host.record.exists()
+
+
+def test_a_host_whose_cluster_is_unknown_does_not_join(host: Host) -> None:
+    """It may belong to another cluster: no join that began here explains the empty files."""
+    host.run()
+    for name in JOINED[:2]:
+        (host.root / name).write_text("")
+    before = host.files()
+    result = host.run()
+    assert "nothing shows which cluster this host belongs to" in result["msg"]
+    assert "Restore /etc/kubernetes/pki/ca.crt from another node" in result["msg"]
+    assert host.files() == before
+
+
+@pytest.mark.parametrize("record", ["", "{}", '["sha256:' + "0" * 64 + '"]'])
+def test_an_interrupted_join_to_another_cluster_is_not_continued(host: Host, record: str) -> None:
+    host.interrupt("registered")
+    for name in host.files():
+        (host.root / name).write_text("")
+    host.record.write_text(record)
+    before = host.files()
+    assert host.run()["failed"] and host.files() == before
+
+
+def test_what_could_not_be_synced_is_synced_by_the_next_run(host: Host) -> None:
+    host.programs.add("sync", "exit 1")
+    result = host.run()
+    assert result["joined"] and "power failure" in str(result["warnings"]) and host.record.exists()
+    assert host.run()["joined"] and host.record.exists()
+    host.programs.add("sync", "exit 0")
+    assert not host.run()["changed"] and not host.record.exists()
+
+
+@pytest.mark.parametrize("missing", [JOINED[2], CERTIFICATE])
+def test_a_file_whose_name_was_lost_is_enough_to_join_again(host: Host, missing: str) -> None:
+    host.run()
+    (host.root / missing).unlink()
+    assert f"(/{missing})" in host.run(check=True)["reason"]
+    assert host.run()["joined"] and not host.run()["changed"]
+
+
+def test_a_kubelet_is_started_again_if_the_second_look_refuses(host: Host) -> None:
+    """The API answers once, and not after the kubelet was stopped."""
+    host.run()
+    (host.root / JOINED[2]).write_text("")
+    asked = iter([(200, {}), (500, {"message": "etcdserver: request timed out"})])
+
+    def answer() -> None:
+        host.api.answers[NODE] = next(asked)
+
+    host.api.before_answer = answer
+    before = host.files()
+    result = host.run()
+    assert "Nothing was changed" in result["msg"]
+    assert host.log[-2:] == ["systemctl stop kubelet", "systemctl start kubelet"]
+    assert host.files() == before
+
+
+def test_a_copied_admin_conf_does_not_change_how_damage_is_judged(host: Host) -> None:
+    host.run()
+    (host.etc / "admin.conf").write_text("kind: Config\n")
+    (host.etc / "kubelet.conf").write_text("")
+    assert host.run()["joined"] and not host.run()["changed"]
 
 
 @pytest.mark.parametrize("name", [*JOINED, CERTIFICATE])
@@ -253,7 +321,7 @@ def test_one_empty_file_is_enough_to_join_again(host: Host, name: str) -> None:
     (host.root / name).write_text("")
     result = host.run(check=True)
     assert (result["changed"], result["joined"]) == (True, False)
-    assert f"files are empty or cut off, as after a power failure (/{name})" in result["reason"]
+    assert f"files are empty, cut off or missing, as after a power failure (/{name})" in result["reason"]
     assert host.run()["joined"] and not host.run()["changed"]
 
 
@@ -268,7 +336,7 @@ def test_the_api_is_asked_before_the_files_of_a_node_are_moved(host: Host, answe
     before = host.files()
     result = host.run()
     assert result["failed"] and host.files() == before
-    said = {"deleted": "the node was deleted there", "silent": "Nothing was changed. When the API server answers, run"}
+    said = {"deleted": "has no node gpu1", "silent": "Nothing was changed. When the API server answers, run"}
     assert said[answer] in result["msg"]
 
 
@@ -292,6 +360,12 @@ def test_a_node_that_is_still_ready_joins_later(host: Host) -> None:
     assert len(result["moved_aside"]) == len({*result["moved_aside"]})
 
 
+def test_a_node_that_is_still_ready_joins_later_if_its_cleanup_was_interrupted(host: Host) -> None:
+    host.interrupt("waiting")
+    (host.root / "ready").touch()
+    assert host.run()["joined"]
+
+
 def test_a_ready_node_is_an_error_for_a_host_without_a_power_failure(host: Host) -> None:
     (host.root / "ready").touch()
     assert 'status "Ready" already exists' in host.run()["msg"]
@@ -309,7 +383,9 @@ def test_a_running_kubelet_is_left_as_it_is(host: Host) -> None:
     )
     result = host.run()
     assert (result["changed"], result["joined"]) == (False, True)
-    assert f"it can't start again: files are empty or cut off, as after a power failure (/{JOINED[2]})" in str(result)
+    assert f"it can't start again: files are empty, cut off or missing, as after a power failure (/{JOINED[2]})" in str(
+        result
+    )
 
 
 def test_a_host_of_another_cluster_does_not_join_after_a_power_failure(host: Host, other_authority: Authority) -> None:
@@ -324,7 +400,7 @@ def test_a_host_of_another_cluster_does_not_join_after_a_power_failure(host: Hos
 def test_a_control_plane_is_not_joined_after_a_power_failure(host: Host) -> None:
     host.run()
     (host.etc / "kubelet.conf").write_text("")
-    (host.etc / "admin.conf").write_text("")
+    (host.etc / "pki/ca.key").write_text("")
     assert "there are parts of a control plane on this host" in host.run()["msg"]
 
 

@@ -14,6 +14,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage 
     ADMIN,
     FILES,
     KUBELET_CERTIFICATE,
+    KUBELET_CONF,
     SIGNERS,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init_decision import (
@@ -50,7 +51,11 @@ DONE: dict[str, Any] = {**BEGUN, "kubelet_final": True, "kubelet_certificate": T
 DAMAGED = ("/etc/kubernetes/scheduler.conf",)
 CUT: dict[str, Any] = {**BEGUN, "api": SILENT, "etcd": UNUSED, "damaged": DAMAGED}
 
-FINAL: dict[str, Any] = {"kubelet_conf_final": True, "damaged": (*DAMAGED, KUBELET_CERTIFICATE)}
+FINAL: dict[str, Any] = {"kubelet_final": True, "damaged": (*DAMAGED, KUBELET_CERTIFICATE)}
+# kubelet.conf is empty, so whether it was final is unknown.
+UNKNOWN: dict[str, Any] = {**BEGUN, "api": SILENT, "kubelet_certificate": True, "damaged": (KUBELET_CONF,)}
+CERTIFICATE: dict[str, Any] = {"damaged": (KUBELET_CONF, KUBELET_CERTIFICATE)}
+MOVED: dict[str, Any] = {"began": True, "etcd": UNUSED, "missing": (KUBELET_CONF, "/etc/kubernetes/pki/apiserver.crt")}
 ANSWERS: dict[str, Any] = {**DONE, "api": ALIVE, "began": True, "damaged": DAMAGED}
 
 TABLE = [
@@ -68,6 +73,7 @@ TABLE = [
     ("interrupted before the addons", {**DONE, "api": ALIVE, "began": True, "complete": False}, RESUME),
     ("interrupted before it was published", {**BEGUN, "api": BARREN, "began": True}, CLEAN),
     ("interrupted by hand before it was published", {**BEGUN, "api": BARREN}, CLEAN),
+    ("the same, but the kubelet was set up after that", {**BEGUN, "api": BARREN, "kubelet_final": True}, REFUSE),
     ("emptied by its owner", {**BEGUN, "api": BARREN, "etcd": ALIVE, "began": True}, REFUSE),
     ("finished, API down", {**DONE, "api": SILENT}, REFUSE),
     ("finished, API down, record lies about", {**DONE, "api": SILENT, "began": True}, REFUSE),
@@ -91,6 +97,12 @@ TABLE = [
     ),
     ("the same by hand, which nobody can tell", {**BEGUN, "api": SILENT, "kubelet_certificate": True}, REFUSE),
     ("interrupted in wait-control-plane, host rebooted", {**BEGUN, "api": SILENT, "etcd": BARREN}, CLEAN),
+    ("the same, but the kubelet was set up completely", {**DONE, "api": SILENT, "etcd": BARREN}, REFUSE),
+    ("the same with a record", {**DONE, "api": SILENT, "etcd": BARREN, "began": True}, REFUSE),
+    ("disk of etcd not mounted, kubelet.conf is empty", UNKNOWN, REFUSE),
+    ("the same with a record", {**UNKNOWN, "began": True}, REFUSE),
+    ("the same, the certificate is damaged, too", {**UNKNOWN, **CERTIFICATE, "began": True}, CLEAN),
+    ("the same without a record", {**UNKNOWN, **CERTIFICATE}, REFUSE),
     ("interrupted in preflight", {"began": True}, CLEAN),
     ("power failure after it was published", {**CUT, "began": True}, CLEAN),
     ("the same by hand", CUT, REFUSE),
@@ -100,11 +112,19 @@ TABLE = [
     ("published, another server answers", {**CUT, "api": REFUSED, "began": True}, REFUSE),
     ("emptied after it was published", {**CUT, "api": BARREN, "began": True}, REFUSE),
     ("power failure at the end, the kubelet's certificate is damaged", {**CUT, **FINAL, "began": True}, CLEAN),
-    ("power failure at the end, it is whole", {**CUT, **FINAL, "kubelet_final": True, "began": True}, REFUSE),
+    ("power failure at the end, it is whole", {**CUT, **FINAL, "damaged": DAMAGED, "began": True}, REFUSE),
+    ("cleanup interrupted", {**MOVED, "api": UNASKED}, CLEAN),
+    ("cleanup interrupted, a worker has joined", {**MOVED, "api": UNASKED, "etcd": ALIVE}, REFUSE),
+    ("files moved aside, then a power failure", {**MOVED, **DONE, "etcd": UNUSED, "api": SILENT}, REFUSE),
     ("power failure at the end, etcd's disk is missing", {**CUT, **FINAL, "etcd": ABSENT, "began": True}, REFUSE),
     ("power failure, and the API answers", {**ANSWERS, "used": False}, RESUME),
     ("power failure, and the API shows use", ANSWERS, FINISHED),
-    ("power failure, only admin.conf is damaged", {**ANSWERS, "used": False, "damaged": ADMIN}, FINISHED),
+    ("power failure, only admin.conf is damaged", {**ANSWERS, "used": False, "damaged": ADMIN}, RESUME),
+    ("files moved aside, then killed", {**ANSWERS, **MOVED, "damaged": (), "used": False}, RESUME),
+    ("files moved aside, then killed and used", {**ANSWERS, **MOVED, "damaged": ()}, FINISHED),
+    ("no addons, and damaged files", {**ANSWERS, "used": False, "complete": False}, RESUME),
+    ("no addons, and the CA's key is damaged", {**ANSWERS, "complete": False, "damaged": SIGNERS[1:2]}, REFUSE),
+    ("no addons, damaged files, and use", {**ANSWERS, "complete": False}, REFUSE),
     ("power failure, the CA is damaged", {**ANSWERS, "used": False, "damaged": (*DAMAGED, *SIGNERS[:1])}, FINISHED),
     ("finished and well, a file was emptied", {**DONE, "api": ALIVE, "damaged": DAMAGED}, FINISHED),
     ("finished, API down, a file was emptied", {**DONE, "api": SILENT, "damaged": DAMAGED}, REFUSE),
@@ -135,9 +155,9 @@ EVIDENCE = st.builds(
     etcd_local=st.booleans(),
     api=st.sampled_from([UNASKED, SILENT, REFUSED, BARREN, ALIVE]),
     complete=st.booleans(),
-    kubelet_conf_final=st.booleans(),
     used=st.booleans(),
     damaged=st.sampled_from([(), DAMAGED, SIGNERS[:1], ADMIN, (KUBELET_CERTIFICATE,), FILES]),
+    missing=st.sampled_from([(), DAMAGED, SIGNERS[:1], FILES]),
 )
 
 
@@ -149,9 +169,12 @@ def test_a_cluster_that_has_ever_been_populated_is_never_deleted(found: Evidence
         assert action != CLEAN
         assert action != INIT or not found.control_plane
     if found.etcd == UNUSED and action == CLEAN:
-        assert found.began and found.damaged and not found.kubelet_final
+        assert found.began and found.incomplete
+        assert not found.kubelet_final or KUBELET_CERTIFICATE in found.incomplete
+    if action == CLEAN and (found.etcd == BARREN or found.api == BARREN):
+        assert not found.kubelet_final
     if action == RESUME and found.complete:
-        assert found.began and found.damaged and not found.used
+        assert found.began and found.incomplete and not found.used
     if action == INIT:
         assert not found.manifests
         assert found.etcd == ABSENT
@@ -159,24 +182,26 @@ def test_a_cluster_that_has_ever_been_populated_is_never_deleted(found: Evidence
 
 @given(EVIDENCE)
 def test_a_record_alone_never_overrules_the_refusal_for_a_populated_cluster(found: Evidence) -> None:
-    if found.etcd in (ALIVE, UNREADABLE) or found.kubelet_final:
+    if found.etcd in (ALIVE, UNREADABLE) or (found.kubelet_final and KUBELET_CERTIFICATE not in found.incomplete):
         with_record = Evidence(**{**vars(found), "began": True})
         if decide(found).action == REFUSE and found.control_plane:
             assert decide(with_record).action == REFUSE
     assert state.decide(found) == decide(found)
 
 
-@given(EVIDENCE, st.sampled_from(sorted(OBJECTS)), st.sampled_from(["", "kube-system", "team"]))
+@given(EVIDENCE, st.sampled_from(sorted(OBJECTS)), st.sampled_from(["", "default/", "kube-system/", "team/"]))
 def test_a_cluster_that_was_used_is_never_initialized_again(found: Evidence, resource: str, namespace: str) -> None:
     """One node, whatever else the host shows: its API may not answer, a record may exist, files may be damaged."""
-    name = f"{resource}/{namespace}/mine" if namespace else f"{resource}/mine"
-    if (resource, namespace) != ("pods", "kube-system"):
-        with tempfile.TemporaryDirectory() as directory:
-            data = Path(directory, "db")
-            data.write_bytes(b"\0/registry/configmaps/kube-public/cluster-info\0/registry/" + name.encode() + b"\0")
-            found = replace(found, etcd=search_etcd([data]))
-        assert found.etcd == ALIVE
-        assert decide(found).action not in (INIT, CLEAN)
+    keys = ["configmaps/kube-public/cluster-info", "minions/cp1", f"{resource}/{namespace}mine"]
+    if (resource, namespace) == ("serviceaccounts", "kube-system/"):
+        keys.append("secrets/kube-system/mine")
+    with tempfile.TemporaryDirectory() as directory:
+        data = Path(directory, "member/snap/db")
+        data.parent.mkdir(parents=True)
+        data.write_text("".join(f"\n{chr(len(key) + 10)}/registry/{key}\0" for key in keys))
+        found = replace(found, etcd=search_etcd(Path(directory)))
+    assert found.etcd == ALIVE
+    assert decide(found).action not in (INIT, CLEAN)
 
 
 @pytest.mark.parametrize(
@@ -209,6 +234,18 @@ def test_a_cluster_that_was_used_is_never_initialized_again(found: Evidence, res
 def test_a_repair_consists_of_commands(damaged: tuple[str, ...], steps: list[str]) -> None:
     advice = state.repair([*damaged, "/tmp/x; rm -rf /"])
     assert advice.endswith(": " + "; ".join(steps))
+
+
+def test_missing_files_are_made_again_but_not_moved() -> None:
+    advice = state.repair((), ["/etc/kubernetes/pki/apiserver.crt", "/etc/kubernetes/pki/apiserver.key"])
+    assert "Restore /etc/kubernetes/pki/apiserver.crt, /etc/kubernetes/pki/apiserver.key from a backup" in advice
+    assert advice.endswith(": kubeadm init phase certs all --config FILE; systemctl restart kubelet")
+    assert state.repair(()) == ""
+
+
+def test_missing_files_are_named_if_the_api_does_not_answer() -> None:
+    verdict = decide(Evidence(**{**MOVED, **DONE, "etcd": UNUSED, "api": SILENT}))
+    assert "/etc/kubernetes/pki/apiserver.crt" in verdict.advice and "kubeadm init phase certs all" in verdict.advice
 
 
 def test_what_has_signed_others_is_only_restored() -> None:

@@ -54,7 +54,10 @@ TABLE = [
     ("power failure, API silent", {**CONFIG, "api": SILENT}, [OURS], REFUSE, False),
     ("power failure, deleted", {**CONFIG, "api": DELETED}, [OURS], REFUSE, False),
     ("power failure, refused", {**CONFIG, "api": REFUSED}, [OURS], REFUSE, False),
-    ("power failure, the CA is empty, too", {**CUT, "ca_cert_hashes": ()}, [OURS], CLEAN, False),
+    ("power failure, the CA is empty, too", {**CUT, "ca_cert_hashes": ()}, [OURS], REFUSE, False),
+    ("the same, and the kubelet runs", {**CUT, "ca_cert_hashes": (), "kubelet_runs": True}, [OURS], REFUSE, False),
+    ("power failure, a copy of admin.conf", {**CUT, "admin_conf": True}, [OURS], CLEAN, False),
+    ("admin.conf alone", {"admin_conf": True}, [OURS], REFUSE, False),
     ("power failure, other cluster", CUT, [OTHER], REFUSE, False),
     ("emptied while the kubelet runs", {**CUT, "kubelet_runs": True}, [OURS], JOINED, True),
     ("emptied while the kubelet runs, deleted", {**RUNS, "api": DELETED}, [OURS], REFUSE, False),
@@ -75,3 +78,9 @@ def test_each_state_of_a_host_has_its_decision(
     assert (verdict.action, bool(verdict.warnings)) == (action, warned)
     assert bool(verdict.advice) == (action == REFUSE)
     assert verdict.reason
+
+
+def test_a_node_that_never_registered_is_not_said_to_come_back() -> None:
+    verdict = decide(Evidence(**{**CONFIG, "api": DELETED}), [OURS])
+    assert "the cluster at https://a:1 has no node gpu1" in verdict.reason and "config.yaml" in verdict.reason
+    assert "kubeadm reset" in verdict.advice and "restart kubelet" not in verdict.advice
