@@ -27,23 +27,26 @@ description:
     C(/etc/kubernetes/pki) is used.
   - (2) No traces of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.
   - (3) The API answers and the cluster is alive - nothing to do. If an init on this host was interrupted before the
-    addons were installed, it is run again on top of the existing state. The same applies if a power failure left files
-    of this init empty or cut off that kubeadm can make again, and only kubeadm has used the cluster.
-  - (4) The API answers, but neither it nor etcd's files contain a cluster that was alive - the init never finished; it
-    is cleaned up, then C(kubeadm init).
+    addons were installed, it is run again on top of the existing state. The same applies if files of this init are
+    empty, cut off or missing that kubeadm can make again, as after a power failure, and only kubeadm has used the
+    cluster. If the addons are missing and other files are damaged - error, with the commands of a repair.
+  - (4) The API answers, but neither it nor etcd's files contain a cluster that was alive, and kubelet.conf does not
+    have its final form - the init never finished; it is cleaned up, then C(kubeadm init).
   - (5) The API answers but denies access, or its certificate is not from this cluster - error.
   - (6) The API does not answer, and etcd contains a cluster that was alive, or can't be read - error. If an init that
-    began on this host did not finish, files of kubeadm or the kubelet's certificate are empty or cut off, and only
-    kubeadm has used the cluster - cleanup, then C(kubeadm init).
+    began on this host did not finish, files of kubeadm or the kubelet's certificate are empty, cut off or missing, and
+    only kubeadm has used the cluster - cleanup, then C(kubeadm init).
   - (7) The API does not answer, and etcd contains objects but no cluster that was alive - cleanup, then C(kubeadm
-    init).
-  - (8) The API does not answer, etcd has no objects, but kubelet.conf has its final form, or etcd is on other hosts -
-    error.
+    init). If kubelet.conf has its final form - error.
+  - (8) The API does not answer, etcd has no objects, but kubelet.conf has its final form or is damaged although the
+    kubelet has a certificate, or etcd is on other hosts - error.
   - (9) The API does not answer, etcd has no objects, and an init began on this host, or the kubelet never got a
     certificate - cleanup, then C(kubeadm init).
   - (10) Anything else - error.
-  - Only kubeadm has used a cluster if it has one node, no namespaces, workloads, volumes or custom resource definitions
-    other than those of Kubernetes and kubeadm's addons, no pods outside C(kube-system), and the default prefix in etcd.
+  - Only kubeadm has used a cluster if it has one node and no object of any kind that Kubernetes and C(kubeadm init) do
+    not create themselves.
+  - Etcd can't be read if its database is missing or empty and its first log was removed, if its keys do not have the
+    default prefix, or if the manifest that names its directory is damaged and no init that began here has noted it.
   - If a control plane was alive once and is now unhealthy, the module fails with advice. It never initializes the
     control plane again and never resets it.
   - Cleanup means that the kubelet is stopped, C(/etc/kubernetes) and the data of etcd are moved to
@@ -53,7 +56,8 @@ description:
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
   - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
-    If that takes longer than two minutes, the module warns.
+    If that fails or takes longer than two minutes, the module warns, and the next run tries it again. While the kernel
+    waits for a disk that does not respond, the module can't end.
 options:
   config:
     description:
@@ -133,15 +137,10 @@ evidence:
       description: Whether bootstrap-kubelet.conf exists.
       type: bool
     kubelet_final:
-      description: >-
-        Whether kubelet.conf points to the kubelet's own certificate, as it does at the end of an init, and that
-        certificate is whole.
-      type: bool
-    kubelet_conf_final:
-      description: Whether kubelet.conf points to the kubelet's own certificate, whole or not.
+      description: Whether kubelet.conf points to the kubelet's own certificate, as it does at the end of an init.
       type: bool
     kubelet_certificate:
-      description: Whether the kubelet has its own certificate.
+      description: Whether the kubelet has its own certificate, or a link to it.
       type: bool
     manifests:
       description: Static pods of kubeadm that have a manifest.
@@ -156,8 +155,7 @@ evidence:
     etcd:
       description: >-
         Contents of etcd's files - V(absent), V(barren) (objects, but no cluster that was alive), V(unused) (a published
-        cluster that only kubeadm has used), V(alive), V(unreadable), or
-        V(unasked) if the API's answer was sufficient.
+        cluster that only kubeadm has used), V(alive), V(unreadable), or V(unasked) if the API's answer was sufficient.
       type: str
     etcd_local:
       description: Whether etcd runs on this host.
@@ -174,10 +172,16 @@ evidence:
     used:
       description: >-
         Whether the API may have objects that neither Kubernetes nor kubeadm made. Determined only during an init with
-        damaged files.
+        damaged or missing files.
       type: bool
     damaged:
-      description: Files of kubeadm and the kubelet that are empty or cut off, as after a power failure.
+      description: >-
+        Files of kubeadm and the kubelet that are empty or cut off, as after a power failure, or that are missing next
+        to the kubelet.conf of a kubelet that does not run.
+      type: list
+      elements: str
+    missing:
+      description: Other files that C(kubeadm init) makes and that do not exist, except for the keys of CAs.
       type: list
       elements: str
 moved_aside:

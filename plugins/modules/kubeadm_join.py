@@ -21,13 +21,16 @@ description:
     is reset.
   - The remains of a C(kubeadm join) that was interrupted before the kubelet got its certificate are moved to
     C(/var/lib/gpulab/aside-TIME). Then the host joins.
-  - The same happens if the kubelet can't start because a power failure left its files empty or cut off. The host joins
-    under its name as soon as its node is no longer ready, because C(kubeadm join) refuses a node that is ready. If the
-    kubelet is still running, the module only warns.
+  - The same happens if the kubelet can't start because its files are empty, cut off or missing, as after a power
+    failure. The host joins under its name as soon as its node is no longer ready, because C(kubeadm join) refuses a
+    node that is ready. If the kubelet is still running, the module only warns. If neither kubelet.conf nor ca.crt nor
+    the note that this module keeps in C(/var/lib/gpulab/kubeadm-join.json) during a join shows which cluster the host
+    belongs to, the module fails.
   - If kubelet.conf and the kubelet's certificate are whole then, the API is asked first; nothing is moved if the node
     was deleted, or if the API does not answer.
   - What kubeadm and the kubelet have written is on the disk when the module ends, so that it survives a power failure.
-    If that takes longer than two minutes, the module warns.
+    If that fails or takes longer than two minutes, the module warns, and the next run tries it again. While the kernel
+    waits for a disk that does not respond, the module can't end.
   - If another kubeadm is still running on the host, for example because its controller was killed, the module waits for
     it.
 options:

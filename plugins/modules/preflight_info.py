@@ -520,8 +520,9 @@ resolver:
 cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
-    interrupted. C(damaged) are files that are empty or cut off, as after a power failure; C(finished) is false then,
-    unless the kubelet runs. C(shutdown_periods) are those of the kubelet's configuration that are not 0.
+    interrupted. C(damaged) are files without which the host can't start, and that are empty, cut off or missing, as
+    after a power failure; C(finished) is false then, unless the kubelet runs. C(shutdown_periods) are those of the
+    kubelet's configuration that are not 0.
   returned: always
   type: dict
   sample:

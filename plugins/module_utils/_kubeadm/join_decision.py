@@ -19,6 +19,10 @@ _RESET = (
     "To remove this host from it manually: kubectl drain and kubectl delete node in that cluster, then kubeadm reset "
     "on this host."
 )
+RESTORE_CA = (
+    f"Restore {PKI}/ca.crt from another node of its cluster. If the host should join again instead, run kubectl delete "
+    "node in its cluster and kubeadm reset on the host."
+)
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,7 @@ def _damaged(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
         return Verdict(
             REFUSE,
             f"nothing shows which cluster this host belongs to: {damage}",
-            f"Restore {PKI}/ca.crt from another node of its cluster. If it should join again instead, run kubectl "
-            "delete node in its cluster and kubeadm reset on this host.",
+            RESTORE_CA,
         )
     if found.api == DELETED:
         return Verdict(

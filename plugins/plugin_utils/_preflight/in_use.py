@@ -14,6 +14,8 @@ import yaml
 
 from ...module_utils._cluster.dra import twice_problem
 from ...module_utils._kubeadm import init_decision
+from ...module_utils._kubeadm.damage import KUBELET_CONF
+from ...module_utils._kubeadm.join_decision import RESTORE_CA
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .differences import differences
@@ -287,14 +289,22 @@ def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if left and state.get("damaged"):
         yield reading.problem(
             "kubeadm_files_damaged",
-            f"Files of kubeadm are empty or cut off, as after a power failure: {listing(state['damaged'])}",
+            f"Files of kubeadm are empty, cut off or missing, as after a power failure: {listing(state['damaged'])}",
             "/etc/kubernetes, /var/lib/kubelet",
             "The node is running, but can't start again with these files",
-            init_decision.repair(state["damaged"])
-            if state["role"] == "control_plane"
-            else f"Run `kubectl drain --ignore-daemonsets {reading.settings['node_name']}`, then `systemctl stop "
-            "kubelet` on the host, and run this again: the host joins its cluster again",
+            _repair(state, reading.settings["node_name"]),
         )
+
+
+def _repair(state: Facts, node: Any) -> str:
+    if state["role"] == "control_plane":
+        return init_decision.repair(state["damaged"])
+    if KUBELET_CONF in state["damaged"] and not state["ca_hashes"]:
+        return RESTORE_CA
+    return (
+        f"Run `kubectl drain --ignore-daemonsets {node}`, then `systemctl stop kubelet` on the host, and run this "
+        "again: the host joins its cluster again"
+    )
 
 
 def _found(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:

@@ -170,13 +170,19 @@ def test_broken_control_plane_is_reported(found: dict[str, Any], kind: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("host", "advice"), [("gpu1", "its cluster again"), ("cp1", "Restore the damaged files from a backup")]
+    ("host", "advice"), [("gpu1", "its cluster again"), ("cp1", "Restore /etc/kubernetes/kubelet.conf, ")]
 )
 def test_a_running_node_that_cannot_start_again(host: str, advice: str) -> None:
     damaged = {f"{host}.facts.cluster.damaged": ["/etc/kubernetes/kubelet.conf"]}
     (problem,) = check({**in_use(), **damaged})
     assert (problem["kind"], problem["host"]) == ("kubeadm_files_damaged", host)
     assert "/etc/kubernetes/kubelet.conf" in problem["what"] and advice in problem["do"]
+
+
+def test_a_running_node_whose_cluster_is_unknown_does_not_join_again() -> None:
+    files = {"damaged": ["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/pki/ca.crt"], "ca_hashes": []}
+    (problem,) = check({**in_use(), **{f"gpu1.facts.cluster.{name}": value for name, value in files.items()}})
+    assert problem["do"].startswith("Restore /etc/kubernetes/pki/ca.crt from another node")
 
 
 @pytest.mark.parametrize("action", ["resume", "clean"])

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import (
     DEFERRED,
     deferred,
     make_directory,
     move_aside,
     put_file,
+    read_file,
+    read_text,
     write_text,
 )
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.deferral import described
@@ -116,6 +119,25 @@ def test_a_file_system_that_cannot_sync_directories_is_no_error(
     monkeypatch.setattr(os, "fsync", refuse)
     put_file(tmp_path / "x", b"text")
     assert (tmp_path / "x").read_text() == "text"
+
+
+@pytest.mark.parametrize(("kind", "problem"), [("pipe", "not a regular file"), ("large", "too large")])
+def test_what_can_not_be_read_to_its_end_is_an_error(tmp_path: Path, kind: str, problem: str) -> None:
+    path = tmp_path / "x"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.touch()
+        os.truncate(path, 2**40)
+    with pytest.raises(OSError, match=problem):
+        read_file(path)
+    with pytest.raises(DomainError, match=f"Error while reading {path}: it is {problem}"):
+        read_text(path)
+
+
+def test_a_link_to_the_null_device_is_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "x").symlink_to("/dev/null")
+    assert read_text(tmp_path / "x") == ""
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 10, b'{"driver": {"since"'])
