@@ -21,7 +21,8 @@ from .damage import COMPONENTS, with_companions
 from .init_evidence import ETCD_DATA, RECORD, etcd_data, gather, init_record
 from .run import Kubeadm
 
-_CONFS = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
+# In the order in which a cleanup moves them: the first one, which every finished cluster needs, shows that it began.
+CONFS = ("kubelet", "bootstrap-kubelet", "controller-manager", "scheduler", "super-admin", "admin")
 
 
 @dataclass
@@ -114,7 +115,7 @@ class KubeadmInit:
     def _clean(self, config: str, data: str, outcome: Outcome) -> None:
         aside = self._aside()
         self._kubeadm.stop_kubelet()
-        confs = [self._etc / f"{name}.conf" for name in _CONFS]
+        confs = [self._etc / f"{name}.conf" for name in CONFS]
         outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
         named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
         socket = ["--cri-socket", named[1]] if named else []

@@ -157,7 +157,10 @@ def _without_api(found: Evidence) -> Verdict:
     if found.etcd in (UNUSED, ALIVE):
         return Verdict(REFUSE, f"{silent}, and etcd's data contains a published cluster", ill)
     if found.etcd in (UNREADABLE, UNASKED):
-        return Verdict(REFUSE, f"{silent}, and etcd's data can't be read", ill)
+        why = (
+            "its database is missing or empty, its keys are not in /registry, or etcd.yaml, which names it, is damaged"
+        )
+        return Verdict(REFUSE, f"{silent}, and etcd's data can't be read ({why})", ill)
     if found.etcd == BARREN and found.kubelet_final:
         return Verdict(REFUSE, f"{silent}, but the kubelet was set up completely; etcd's data is not", ill)
     if found.etcd == BARREN:

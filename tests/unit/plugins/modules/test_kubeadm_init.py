@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import FILES
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init import CONFS
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.use import OBJECTS
 from apiserver import ApiServer, Authority, rotated_kubeconfig
 from fake_host import FakeHost
@@ -173,7 +174,8 @@ class Host(FakeHost):  # type: ignore[misc]
 
     @property
     def record(self) -> Path:
-        return self.root / "var/lib/gpulab/kubeadm-init.json"
+        path: Path = self.root / "var/lib/gpulab/kubeadm-init.json"
+        return path
 
     def lose_power(self) -> None:
         """Leave new files of kubeadm and the kubelet empty. etcd syncs its data, and this collection its record."""
@@ -421,9 +423,7 @@ def test_a_damaged_record_restores_nothing(host: Host) -> None:
     assert not host.record.exists()
 
 
-MOVES = [
-    f"etc/kubernetes/{name}.conf" for name in ("admin", "super-admin", "kubelet", "controller-manager", "scheduler")
-]
+MOVES = [f"etc/kubernetes/{name}.conf" for name in CONFS if name != "bootstrap-kubelet"]
 MOVES += ["etc/kubernetes/manifests", "etc/kubernetes/pki", "var/lib/kubelet"]
 
 
@@ -432,9 +432,10 @@ MOVES += ["etc/kubernetes/manifests", "etc/kubernetes/pki", "var/lib/kubelet"]
 def test_an_interrupted_cleanup_of_an_unused_cluster_is_completed(host: Host, phase: str, moved: int) -> None:
     host.interrupt(phase)
     host.up = DOWN
-    # Without its first files, the API can't be asked.
+    # This damage ends with the first move or the last one.
     (host.etc / "admin.conf").write_text("")
-    (host.root / "var/lib/kubelet/pki/kubelet-client-current.pem").write_text("")
+    if phase == "addon":
+        (host.root / "var/lib/kubelet/pki/kubelet-client-current.pem").write_text("")
     aside = host.root / "var/lib/gpulab/aside-20991127T010203.000000Z"
     for name in MOVES[:moved]:
         (aside / name).parent.mkdir(parents=True, exist_ok=True)

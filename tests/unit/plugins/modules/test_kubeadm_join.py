@@ -112,7 +112,8 @@ class Host(FakeHost):  # type: ignore[misc]
 
     @property
     def record(self) -> Path:
-        return self.root / "var/lib/gpulab/kubeadm-join.json"
+        path: Path = self.root / "var/lib/gpulab/kubeadm-join.json"
+        return path
 
 
 @pytest.fixture
