@@ -534,6 +534,7 @@ def test_a_worker_is_recognized_before_and_after_its_join(read: Read, host: Host
     found = read()["cluster"]
     assert (found["role"], found["begun"], found["finished"]) == ("", True, False)
     host.write("etc/kubernetes/kubelet.conf", KUBECONFIG)
+    host.write("var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
     found = read()["cluster"]
     assert (found["role"], found["begun"], found["finished"]) == ("worker", True, True)
 
@@ -543,6 +544,8 @@ def test_a_control_plane_only_counts_as_finished_after_the_last_phase(read: Read
         host.write(f"etc/kubernetes/{name}", KUBECONFIG)
         found = read()["cluster"]
         assert (found["role"], found["begun"], found["finished"]) == ("control_plane", True, False)
+    host.write("var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\n")
+    assert not read()["cluster"]["finished"]
     host.write("var/lib/etcd/member/snap/db", "")
     assert read()["cluster"]["finished"]
 
