@@ -543,8 +543,9 @@ control_plane:
     C(reason), C(advice) and C(api) are the decision that M(gpulab.kubernetes.kubeadm_init) would make, C(texts) the
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
     C(gpu_managers) the software that offers the GPUs, C(gpus_twice) the C(nodes) whose GPUs are offered by DRA and
-    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, and C(error) the
-    reason why the API could not be read.
+    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(error) the reason
+    why the API could not be read, and C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was
+    interrupted.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -559,6 +560,7 @@ control_plane:
     gpu_managers: [device_plugin]
     gpus_twice: {}
     error: ""
+    interrupted: false
 api_reach:
   description: >-
     Result of the connection to the API server (C(endpoint)) - C(reach) and C(error) as returned by

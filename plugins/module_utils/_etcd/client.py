@@ -37,10 +37,10 @@ _PREFIX = re.compile(r"latest balancer error: |connection error: desc = |transpo
 
 
 class Etcd:
-    """etcd as its member on this host presents it. The module's parameters are OPTIONS."""
+    """etcd as its member on this host presents it. ``options`` are values of OPTIONS, by default the module's."""
 
-    def __init__(self, module: Any) -> None:
-        params = module.params
+    def __init__(self, module: Any, options: Mapping[str, Any] | None = None) -> None:
+        params = module.params if options is None else options
         # etcdctl ends if an option is in its environment, too, even if it is empty there, which is all that
         # run_command could do.
         for name in [each for each in os.environ if each.startswith(("ETCDCTL_", "ETCDUTL_"))]:

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from .._cluster import dra
-from . import init_decision
+from . import init_decision, undo
 from .init_evidence import gather, servers
 from .probe import Api, ApiRefusedError, ApiSilentError
+from .yaml_block import read_yaml
 
 # ConfigMap (namespace, name) and key of each configuration. The first three are kubeadm's, the last is flannel's.
 _TEXTS = {
@@ -28,15 +30,29 @@ _OURS = "gpulab.io/configuration"
 def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     """Return the decision of kubeadm_init and the settings that the API returns.
 
-    The decision is ``action``, ``reason``, ``advice`` and ``api``. ``patience`` is how long to wait for an expected API
+    The decision is ``action``, ``reason``, ``advice`` and ``api``; ``interrupted`` says whether a change of this
+    control plane was. ``patience`` is how long to wait for an expected API
     server, in seconds.
     """
     found = gather(module, root, patience)
     verdict = init_decision.decide(found)
     told = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "gpus_twice": {}, "error": ""}
+    interrupted = undo.is_interrupted(root)
     if verdict.action == init_decision.FINISHED:
         told |= _told(module, root)
-    return {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api, **told}
+    decision = {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api}
+    return {**decision, "interrupted": interrupted, **told}
+
+
+def configuration(module: Any, root: str) -> Mapping[str, Any]:
+    """Return the cluster's ClusterConfiguration with all scalars as texts, empty if the API does not return it."""
+    for api in servers(module, root, {}):
+        try:
+            found = [read_yaml(text) for text in _text(api, *_TEXTS["ClusterConfiguration"])]
+        except (ApiSilentError, ApiRefusedError, ValueError, RecursionError):
+            continue
+        return found[0] if found and isinstance(found[0], dict) else {}
+    return {}
 
 
 def _told(module: Any, root: str) -> dict[str, Any]:

@@ -42,10 +42,10 @@ class Kubeadm:
         self._timeout = timeout
         self._root = root
 
-    def run(self, arguments: Sequence[str], doing: str) -> str:
+    def run(self, arguments: Sequence[str], doing: str, environ: Mapping[str, str] | None = None) -> str:
         """Return kubeadm's stdout. Raise CommandError with its error message; all texts are masked."""
         try:
-            result = self.runner.run([self._executable, *arguments])
+            result = self.runner.run([self._executable, *arguments], environ=environ)
         except CommandTimeoutError as error:
             said = str(error).removeprefix("Error while running ")
             raise CommandError(f"Error while {doing}: {said}", **_masked(error.fields)) from error
@@ -110,6 +110,16 @@ class Kubeadm:
             self._module.warn(f"{error}. A power failure in the next minutes could damage files in {', '.join(found)}.")
             return False
         return True
+
+    def phase(self, arguments: Sequence[str], config: str, doing: str, dry_run: Path | None = None) -> str:
+        """Run a command with a temporary, private configuration file.
+
+        With ``dry_run``, a phase of ``kubeadm init`` writes its files into this directory, and changes nothing.
+        """
+        flags = ["--dry-run"] if dry_run else []
+        environ = {"KUBEADM_INIT_DRYRUN_DIR": str(dry_run)} if dry_run else None
+        with _private_file(under(self._root, "/run/gpulab/kubeadm-phase.yaml"), config) as path:
+            return self.run([*arguments, "--config", str(path), *flags], doing, environ)
 
     def wait_for_others(self) -> None:
         """Wait for a running kubeadm, such as one whose controller was killed."""

@@ -11,14 +11,19 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import ipaddress
 import re
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
 from .._errors import DomainError
 
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----\s*([A-Za-z0-9+/=\s]*?)-----END CERTIFICATE-----")
-_SEQUENCE, _SET, _INTEGER, _OBJECT_ID, _VERSION = 0x30, 0x31, 0x02, 0x06, 0xA0
-_COMMON_NAME = bytes.fromhex("550403")
+_SEQUENCE, _SET, _INTEGER, _OBJECT_ID, _VERSION, _EXTENSIONS = 0x30, 0x31, 0x02, 0x06, 0xA0, 0xA3
+_COMMON_NAME, _ALTERNATIVE_NAMES = bytes.fromhex("550403"), bytes.fromhex("551d11")
+_DNS_NAME, _IP_ADDRESS = 0x82, 0x87
+# A UTCTime has two digits for the year, from 1950 to 2049.
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 
 
 class CertificateError(DomainError):
@@ -51,6 +56,38 @@ def common_name(certificate: bytes) -> str | None:
             if len(parts) == 2 and parts[0][:2] == (_OBJECT_ID, _COMMON_NAME):
                 return parts[1][1].decode("utf-8", "replace")
     return None
+
+
+def expires(certificate: bytes) -> datetime:
+    """Return the end of the validity, in UTC."""
+    tag, content, _whole = (list(_elements(_fields(certificate)[3][1])) or [(0, b"", b"")])[-1]
+    try:
+        century = "" if tag == _GENERALIZED_TIME else "20" if content[:2] < b"50" else "19"
+        if tag not in (_UTC_TIME, _GENERALIZED_TIME):
+            raise ValueError
+        return datetime.strptime(century + content.decode("ascii"), "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        raise CertificateError("Error while reading a certificate: the end of its validity is not a time") from None
+
+
+def alternative_names(certificate: bytes) -> list[str]:
+    """Return the DNS names and IP addresses for which a server's certificate is valid, sorted."""
+    found = []
+    lists = [field[1] for field in _fields(certificate)[6:] if field[0] == _EXTENSIONS]
+    for extension in (each for content in lists for whole in _elements(content) for each in _elements(whole[1])):
+        parts = list(_elements(extension[1]))
+        if len(parts) > 1 and parts[0][1] == _ALTERNATIVE_NAMES:
+            found += [_name(*each[:2]) for names in _elements(parts[-1][1]) for each in _elements(names[1])]
+    return sorted(filter(None, found))
+
+
+def _name(tag: int, content: bytes) -> str:
+    if tag == _DNS_NAME:
+        return content.decode("ascii", "replace")
+    try:
+        return str(ipaddress.ip_address(content)) if tag == _IP_ADDRESS else ""
+    except ValueError:
+        return ""
 
 
 def _fields(certificate: bytes) -> list[tuple[int, bytes, bytes]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -110,9 +111,29 @@ def test_bytes_that_are_not_a_certificate_are_an_error(data: bytes) -> None:
         pki.public_key_hash(data)
 
 
+@pytest.mark.parametrize("year", [2027, 2049, 2050, 2126])
+def test_the_end_of_the_validity_is_the_same_as_with_cryptography(year: int) -> None:
+    key = KEYS["ecdsa-p256"]
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
+    end = datetime.datetime(year, 11, 28, 7, 1, 15)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(NOW).not_valid_after(end)
+    names = [x509.DNSName("kubernetes.default"), x509.RFC822Name("a@b"), x509.IPAddress(ip_address("10.96.0.1"))]
+    names += [x509.DNSName("cp1"), x509.IPAddress(ip_address("fd00::1"))]
+    builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+    certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(key, hashes.SHA256())
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    assert pki.expires(der) == end.replace(tzinfo=datetime.timezone.utc)
+    assert pki.alternative_names(der) == ["10.96.0.1", "cp1", "fd00::1", "kubernetes.default"]
+
+
+def test_a_certificate_for_no_server_has_no_names() -> None:
+    assert pki.alternative_names(DER) == []
+
+
 @given(st.binary(max_size=200) | st.integers(0, len(DER)).map(lambda n: DER[:n]))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for reader in (pki.public_key_hash, pki.common_name):
+    for reader in (pki.public_key_hash, pki.common_name, pki.expires, pki.alternative_names):
         with contextlib.suppress(pki.CertificateError):
             reader(data)
 
@@ -123,3 +144,5 @@ def test_damaged_certificates_are_read_or_refused(position: int, byte: int) -> N
     with contextlib.suppress(pki.CertificateError):
         assert pki.public_key_hash(data).startswith("sha256:")
         pki.common_name(data)
+        pki.expires(data)
+        pki.alternative_names(data)

@@ -1,0 +1,138 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The certificates of a control plane that are not CAs: who reads them, renewal, and the names in the API server's."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .._files import read_file, read_text, sync_directory, under
+from .kubeconfig import read_kubeconfig
+from .manifests import API_SERVER, ETCD
+from .run import Kubeadm
+from .x509 import alternative_names, certificates, expires
+
+_ETC = "/etc/kubernetes"
+_PKI = f"{_ETC}/pki"
+SERVING = (f"{_PKI}/apiserver.key", f"{_PKI}/apiserver.crt")
+
+
+def _pairs(*names: str) -> tuple[str, ...]:
+    return tuple(f"{_PKI}/{name}.{end}" for name in names for end in ("crt", "key"))
+
+
+# Files that a component reads when it starts. Programs that run for a moment read the others.
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    API_SERVER: _pairs("apiserver", "apiserver-kubelet-client", "apiserver-etcd-client", "front-proxy-client"),
+    "kube-controller-manager": (f"{_ETC}/controller-manager.conf",),
+    "kube-scheduler": (f"{_ETC}/scheduler.conf",),
+    ETCD: _pairs("etcd/server", "etcd/peer"),
+}
+_OTHERS = (*_pairs("etcd/healthcheck-client"), f"{_ETC}/admin.conf", f"{_ETC}/super-admin.conf")
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names in the API server's certificate that are missing, that were removed, and that only the certificate has."""
+
+    missing: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    edits: tuple[str, ...] = ()
+
+    @property
+    def differ(self) -> bool:
+        return bool(self.missing or self.removed)
+
+
+def renewed_files(root: str) -> list[str]:
+    """Return the files that a renewal writes: those of kubeadm's that exist."""
+    names = [*(name for files in READ_BY.values() for name in files), *_OTHERS]
+    return [name for name in names if under(root, name).exists()]
+
+
+def expired(root: str) -> list[str]:
+    """Return the files of which a certificate has expired. Files that can't be read are not among them."""
+    now = datetime.now(timezone.utc)
+    return [name for name in renewed_files(root) if (until := _end(root, name)) is not None and until <= now]
+
+
+def _end(root: str, name: str) -> datetime | None:
+    if name.endswith(".key"):
+        return None
+    try:
+        text = read_text(under(root, name)) or ""
+        pem = text if name.endswith(".crt") else read_kubeconfig(text).client_certificate or ""
+        return expires(certificates(pem)[0])
+    except DomainError:
+        return None
+
+
+def renew(kubeadm: Kubeadm, root: str, config: str) -> None:
+    """Renew all certificates in place, and sync them."""
+    kubeadm.phase(["certs", "renew", "all"], config, "renewing the certificates")
+    flush(under(root, name) for name in renewed_files(root))
+
+
+def compare_names(present: Collection[str], wanted: Collection[str], recorded: Collection[str] | None) -> Names:
+    """Compare the names; ``recorded`` are those of the configuration in the cluster (certSANs), None if unknown."""
+    extra, known = set(present) - set(wanted), {name.lower() for name in recorded or ()}
+    removed = extra if recorded is None else extra & known
+    missing = set(wanted) - set(present)
+    return Names(*(tuple(sorted(names)) for names in (missing, removed, extra - removed)))
+
+
+def serving_names(pem: str | None) -> list[str]:
+    return alternative_names(certificates(pem or "")[0])
+
+
+def new_serving_certificate(
+    kubeadm: Kubeadm, root: str, node: Mapping[str, Any], cluster: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """Return the API server's new certificate and key, by path. Nothing is changed."""
+    if not under(root, f"{_PKI}/ca.key").exists():
+        return {}
+    with scratch(root) as directory:
+        for name in ("ca.crt", "ca.key"):
+            (directory / name).symlink_to(under(root, f"{_PKI}/{name}"))
+        config = documents(node, {**cluster, "certificatesDir": str(directory)})
+        kubeadm.phase(["init", "phase", "certs", "apiserver"], config, "creating the API server's certificate")
+        made = {name: read_file(directory / Path(name).name) for name in SERVING}
+    return {name: data for name, data in made.items() if data}
+
+
+def documents(*parts: Mapping[str, Any]) -> str:
+    """Return a configuration for kubeadm, whose YAML may be JSON."""
+    return "".join(f"---\n{json.dumps(part)}\n" for part in parts)
+
+
+@contextmanager
+def scratch(root: str) -> Iterator[Path]:
+    """Provide a private directory that is in memory on a host."""
+    parent = under(root, "/run/gpulab")
+    parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=parent, prefix="control-plane-") as directory:
+        yield Path(directory)
+
+
+def flush(paths: Iterable[Path]) -> None:
+    """Sync files that another program has written, and their directories."""
+    directories = set()
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        directories.add(path.parent)
+    for directory in directories:
+        sync_directory(directory)

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Restart the static pods of a control plane, and wait until their containers run and are healthy.
+
+A container is new if it was created after the files that it reads were written. Therefore, a run that follows an
+interrupted one sees the same.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from .._command import Runner
+from .._errors import DomainError
+from .._files import read_text, under
+from .._json import as_mapping, as_mappings, as_text, read_object
+from .._systemd import is_active
+from .kubeconfig import Kubeconfig, KubeconfigError, host_port, read_kubeconfig
+from .manifests import API_SERVER, Probe
+from .probe import Api, ApiRefusedError, ApiSilentError
+from .text import mask
+
+_RUNNING, _EXITED = "CONTAINER_RUNNING", "CONTAINER_EXITED"
+_INTERVAL = 0.5
+# The kubelet restarts a container immediately, then after 10 s: one that has ended three times will not start.
+_HOPELESS = 2
+_LINES, _LONGEST_LINE = 15, 300
+_GRACE = 30
+# A container is healthy if it still is after this time, in seconds.
+_STEADY = 2.0
+
+
+class UnhealthyError(DomainError):
+    """A component is not healthy within the time limit. The message is the end of a sentence."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container of a component; ``created`` is in seconds since 1970, ``attempt`` counts its pod's restarts."""
+
+    id: str
+    component: str
+    running: bool
+    exited: bool
+    attempt: int
+    created: float
+
+
+def read_containers(text: str) -> list[Container]:
+    """Return the containers in ``crictl ps --all --output json``, the newest first. Raise DomainError."""
+    found = []
+    for each in as_mappings(read_object(text, "crictl's list of containers").get("containers")):
+        metadata, state = as_mapping(each.get("metadata")), each.get("state")
+        created, attempt = str(each.get("createdAt") or "0"), metadata.get("attempt") or 0
+        found.append(
+            Container(
+                as_text(each.get("id")),
+                as_text(metadata.get("name")),
+                state == _RUNNING,
+                state == _EXITED,
+                attempt if isinstance(attempt, int) else 0,
+                int(created) / 1e9 if created.isdigit() else 0,
+            )
+        )
+    return sorted(found, key=lambda each: each.created, reverse=True)
+
+
+def started(containers: Iterable[Container], since: float, before: float = 0) -> bool | None:
+    """Return whether a container runs that was created after ``since``, None if it has ended too often to expect that.
+
+    One from ``before`` a change that was undone also counts.
+    """
+    new = [each for each in containers if each.created > since or each.created < before]
+    if any(each.running for each in new):
+        return True
+    return None if any(each.exited and each.attempt >= _HOPELESS for each in new if each.created > since) else False
+
+
+class StaticPods:
+    """The static pods of this host. ``limit`` is how long a component may take to become healthy, in seconds."""
+
+    def __init__(self, module: Any, root: str, limit: float) -> None:
+        self._module = module
+        self._root = root
+        self._limit = limit
+        self._runner = Runner(module, timeout=60)
+
+    def check_kubelet(self) -> None:
+        """Raise DomainError if nothing would start the static pods."""
+        if not is_active(self._runner, "kubelet"):
+            raise DomainError(
+                "Error while changing the control plane: the kubelet, which starts its static pods, is not running. "
+                "Check systemctl status kubelet and journalctl -u kubelet. Nothing was changed."
+            )
+
+    def restart_kubelet(self) -> None:
+        self._runner.check(["systemctl", "restart", "kubelet"], "restarting the kubelet")
+
+    def containers(self, component: str) -> list[Container]:
+        argv = ["crictl", "ps", "--all", "--name", f"^{component}$", "--output", "json"]
+        text = self._runner.check(argv, f"listing the containers of {component}").stdout
+        return [each for each in read_containers(text) if each.component == component]
+
+    def restart(self, component: str) -> None:
+        """Stop the containers of a component; the kubelet starts a new one, even if this run ends here."""
+        running = [each.id for each in self.containers(component) if each.running]
+        if running:
+            self._runner.check(
+                ["crictl", "stop", "--timeout", str(_GRACE), *running], f"restarting {component}", timeout=_GRACE + 60
+            )
+
+    def pull(self, image: str, limit: float) -> None:
+        """Pull an image that a new manifest needs, so that a missing one is noticed before anything changes."""
+        if self._runner.run(["crictl", "inspecti", "--quiet", image]).rc != 0:
+            self._runner.check(["crictl", "pull", image], f"pulling the image {image}", timeout=limit)
+
+    def is_stale(self, component: str, files: Sequence[Path]) -> bool:
+        """Return whether the newest running container is older than one of the files that it reads."""
+        return not started(self.containers(component), _newest(files))
+
+    def await_healthy(self, component: str, asked: Probe, files: Sequence[Path], before: float = 0) -> None:
+        """Wait for a container that is newer than ``files``, or older than ``before``, and healthy.
+
+        Raise UnhealthyError.
+        """
+        deadline, since, reason = time.monotonic() + self._limit, _newest(files), ""
+        healthy_since: float | None = None
+        while True:
+            state, reason = self._look(component, since, before)
+            reason = self._reason(component, asked) if state else reason
+            now = time.monotonic()
+            healthy_since = None if reason else healthy_since or now
+            if healthy_since is not None and now - healthy_since >= _STEADY:
+                return
+            if state is None:
+                raise UnhealthyError(f"its container ends as soon as it has started{self._last_lines(component)}")
+            if now >= deadline:
+                raise UnhealthyError(
+                    f"it was not healthy within {self._limit:g} s ({reason}){self._last_lines(component)}"
+                )
+            time.sleep(_INTERVAL)
+
+    def _look(self, component: str, since: float, before: float) -> tuple[bool | None, str]:
+        try:
+            return started(self.containers(component), since, before), "no new container has started"
+        except DomainError as error:
+            # The container runtime may be busy.
+            return False, str(error)
+
+    def _last_lines(self, component: str) -> str:
+        newest = self.containers(component)[:1]
+        if not newest:
+            return ". The kubelet has created no container: journalctl -u kubelet"
+        result = self._runner.run(["crictl", "logs", "--tail", str(_LINES), newest[0].id])
+        lines = [line[:_LONGEST_LINE] for line in mask(result.stdout + result.stderr).splitlines() if line.strip()]
+        return ". The last lines of its container:\n" + "\n".join(lines[-_LINES:]) if lines else ". It printed nothing"
+
+    def _reason(self, component: str, asked: Probe) -> str:
+        """Return why a component is not healthy, empty if it is."""
+        try:
+            if component == API_SERVER:
+                self._ask_api(asked)
+                return ""
+            return _answer(asked)
+        except (ApiSilentError, ApiRefusedError) as error:
+            return str(error)
+
+    def _ask_api(self, asked: Probe) -> None:
+        """Ask this host's own API server, whose certificate is verified."""
+        server = f"https://{host_port(asked.host, asked.port)}"
+        config = Kubeconfig(server, asked.host, asked.port, ca_file="/etc/kubernetes/pki/ca.crt")
+        text = read_text(under(self._root, "/etc/kubernetes/admin.conf"))
+        with suppress(KubeconfigError):
+            config = replace(read_kubeconfig(text), server=server) if text else config
+        answer = Api(config, self._module.tmpdir, self._root, server).get(asked.path)
+        if answer.status != 200:
+            raise ApiSilentError(f"{server} answers {answer.status} to {asked.path}")
+
+
+def _newest(files: Sequence[Path]) -> float:
+    return max((path.stat().st_mtime for path in files if path.exists()), default=0.0)
+
+
+def _answer(asked: Probe) -> str:
+    """Ask a component that listens on this host, whose certificate it has signed itself."""
+    connection = http.client.HTTPConnection(asked.host, asked.port, timeout=5)
+    if asked.scheme == "https":
+        connection = http.client.HTTPSConnection(asked.host, asked.port, timeout=5, context=_unverified())
+    try:
+        with closing(connection):
+            connection.request("GET", asked.path)
+            response = connection.getresponse()
+            return "" if response.status == 200 else f"{asked.path} answers {response.status}"
+    except (OSError, http.client.HTTPException, socket.timeout) as error:
+        return f"port {asked.port} does not answer: {getattr(error, 'strerror', None) or error}"
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The record of a change of a control plane that is in progress, with the files as they were before it.
+
+It is written and synced before the first file changes, and removed when the result was healthy. The next run after an
+interruption (also a power cut) completes the change, or completes its undoing if that had begun.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from .._errors import DomainError
+from .._files import put_file, read_file, read_text, sync_directory, under
+
+DIRECTORY = "/var/lib/gpulab/control-plane"
+_RECORD, _FILES = "change.json", "before"
+NONE, CHANGING, UNDOING = "none", "changing", "undoing"
+NOTHING, CHANGE, VERIFY, UNDO = "nothing", "change", "verify", "undo"
+_STATES = (CHANGING, UNDOING)
+
+
+def next_step(state: str, differs: bool) -> str:
+    """Return what a run does: ``state`` is that of the record, ``differs`` whether files have to change."""
+    if state == UNDOING:
+        return UNDO
+    if differs:
+        return CHANGE
+    return VERIFY if state == CHANGING else NOTHING
+
+
+def is_interrupted(root: str) -> bool:
+    return (under(root, DIRECTORY) / _RECORD).exists()
+
+
+class Undo:
+    """The files as they were before a change. ``root`` is the root directory."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._directory = under(root, DIRECTORY)
+        self._record = self._directory / _RECORD
+        self._modes: dict[str, int | None] = {}
+        self.state = NONE
+        # When the change began, in seconds since 1970.
+        self.since = 0.0
+        self._read()
+
+    def _read(self) -> None:
+        text = read_text(self._record)
+        if text is None:
+            return
+        try:
+            found = json.loads(text)
+            self.state, files, self.since = found["state"], found["files"], float(found["since"])
+            self._modes = {str(name): None if mode is None else int(mode) for name, mode in files.items()}
+            valid = found["schema"] == 1 and self.state in _STATES
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            valid = False
+        if not valid or not all(_is_ours(name) for name in self._modes):
+            raise DomainError(
+                f"Error while reading {self._record}, the record of a change that was interrupted: it is damaged. "
+                f"Compare /etc/kubernetes with the copies in {self._directory / _FILES}, repair what differs by "
+                "mistake, and remove the record."
+            )
+
+    def begin(self, paths: Iterable[str]) -> None:
+        """Copy files that are about to change, and record it. Copies of an interrupted change stay."""
+        if self.state == NONE:
+            shutil.rmtree(self._directory / _FILES, ignore_errors=True)
+            self.since = time.time()
+        for name in paths:
+            if name in self._modes:
+                continue
+            source, copy = under(self._root, name), self._copy(name)
+            data = read_file(source)
+            self._modes[name] = None if data is None else stat.S_IMODE(source.stat().st_mode)
+            if data is not None:
+                copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                put_file(copy, data, 0o600)
+                _sync(copy, self._directory)
+        self._write(CHANGING)
+
+    def original(self, name: str) -> str | None:
+        """Return the text of a file before the change, None if there was none or it is not part of a change."""
+        return read_text(self._copy(name)) if self._modes.get(name) is not None else None
+
+    def restore(self) -> list[str]:
+        """Begin to undo the change: restore all files that differ from their copies, and return their names."""
+        self._write(UNDOING)
+        return self.put_back()
+
+    def put_back(self) -> list[str]:
+        restored = []
+        for name, mode in self._modes.items():
+            path = under(self._root, name)
+            data = None if mode is None else read_file(self._copy(name))
+            if mode is not None and data is None:
+                raise DomainError(f"Error while restoring {path}: its copy {self._copy(name)} is missing")
+            if read_file(path) != data:
+                put_file(path, data, mode or 0o600)
+                restored.append(name)
+                sync_directory(path.parent)
+        return restored
+
+    def end(self) -> None:
+        """Forget the change; the copies are removed, because they contain keys."""
+        self.state, self._modes = NONE, {}
+        self._record.unlink(missing_ok=True)
+        if self._directory.is_dir():
+            sync_directory(self._directory)
+        shutil.rmtree(self._directory / _FILES, ignore_errors=True)
+
+    @property
+    def names(self) -> list[str]:
+        return [*self._modes]
+
+    def _copy(self, name: str) -> Path:
+        return self._directory / _FILES / name.lstrip("/")
+
+    def _write(self, state: str) -> None:
+        self.state = state
+        record = {"schema": 1, "state": state, "since": self.since, "files": self._modes}
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        put_file(self._record, json.dumps(record).encode(), 0o600)
+        _sync(self._record, self._directory.parent)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("/etc/kubernetes/") and ".." not in name.split("/")
+
+
+def _sync(path: Path, top: Path) -> None:
+    """Sync the directories of a new file, up to ``top``."""
+    for parent in path.parents:
+        sync_directory(parent)
+        if parent == top:
+            return

@@ -1,0 +1,259 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifests import (
+    Probe,
+    compare,
+    flag,
+    image,
+    probe,
+    settings,
+    with_membership,
+)
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import read_containers, started
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import (
+    CHANGE,
+    CHANGING,
+    NONE,
+    NOTHING,
+    UNDO,
+    UNDOING,
+    VERIFY,
+    Undo,
+    next_step,
+)
+
+# From kubeadm 1.36, shortened.
+MANIFEST = """apiVersion: v1
+kind: Pod
+metadata:
+  annotations:
+    kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: 10.88.0.10:6443
+  creationTimestamp: null
+  labels:
+    component: kube-apiserver
+    tier: control-plane
+  name: kube-apiserver
+  namespace: kube-system
+spec:
+  containers:
+  - command:
+    - kube-apiserver
+    - --advertise-address=10.88.0.10
+    - --enable-bootstrap-token-auth=true
+    - --service-account-issuer=https://kubernetes.default.svc.cluster.local
+    - --tls-cipher-suites=TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384
+    - --v
+    env:
+    - name: HTTPS_PROXY
+      value: http://user:password@proxy:3128
+    image: registry.k8s.io/kube-apiserver:v1.36.5
+    imagePullPolicy: IfNotPresent
+    livenessProbe:
+      failureThreshold: 8
+      httpGet:
+        host: 10.88.0.10
+        path: /livez
+        port: probe-port
+        scheme: HTTPS
+    name: kube-apiserver
+    ports:
+    - containerPort: 6443
+      name: probe-port
+      protocol: TCP
+    readinessProbe:
+      failureThreshold: 3
+      httpGet:
+        host: 10.88.0.10
+        path: /readyz
+        port: probe-port
+        scheme: HTTPS
+    resources:
+      requests:
+        cpu: 250m
+    startupProbe:
+      failureThreshold: 24
+      httpGet:
+        path: /livez
+    volumeMounts:
+    - mountPath: /etc/ssl/certs
+      name: ca-certs
+      readOnly: true
+    - mountPath: /usr/share/ca-certificates
+      name: ca-certs
+  hostNetwork: true
+  priorityClassName: system-node-critical
+  volumes:
+  - hostPath:
+      path: /etc/ssl/certs
+      type: DirectoryOrCreate
+    name: ca-certs
+status: {}
+"""
+SERVER = "kube-apiserver"
+
+
+def test_settings_have_the_names_that_people_know() -> None:
+    found = settings(MANIFEST, SERVER)
+    assert found["--service-account-issuer"] == "https://kubernetes.default.svc.cluster.local"
+    assert found["--v"] == "true"
+    assert found["image"] == "registry.k8s.io/kube-apiserver:v1.36.5"
+    assert found["env[HTTPS_PROXY].value"] == "http://user:password@proxy:3128"
+    assert found["volumeMounts[1].mountPath"] == "/usr/share/ca-certificates"
+    assert found["spec.volumes[ca-certs].hostPath.path"] == "/etc/ssl/certs"
+    assert not [name for name in found if name.startswith(("startupProbe", "status", "metadata.creation"))]
+
+
+def test_a_repeated_flag_keeps_all_values() -> None:
+    text = MANIFEST.replace("    - --v\n", "    - --v=1\n    - --v=2\n")
+    assert settings(text, SERVER)["--v"] == "1 2"
+
+
+def test_a_component_is_asked_as_the_kubelet_does() -> None:
+    assert probe(MANIFEST, SERVER) == Probe("https", "10.88.0.10", 6443, "/readyz")
+    numbered = MANIFEST.replace("port: probe-port", "port: 10257").replace("readinessProbe", "otherProbe")
+    assert probe(numbered, SERVER) == Probe("https", "10.88.0.10", 10257, "/livez")
+    with pytest.raises(DomainError, match="no probe"):
+        probe(MANIFEST.replace("Probe:", "Other:"), SERVER)
+
+
+def test_image_and_flags_are_found() -> None:
+    assert (image(MANIFEST, SERVER), flag(MANIFEST, SERVER, "advertise-address"), flag(MANIFEST, SERVER, "x")) == (
+        "registry.k8s.io/kube-apiserver:v1.36.5",
+        "10.88.0.10",
+        "",
+    )
+
+
+@pytest.mark.parametrize("text", ["", "kind: Pod\n", "a: &b 1\n", "spec:\n  containers:\n  - name: kube-apiserver\n"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(DomainError, match="Error while reading the manifest of kube-apiserver"):
+        settings(text, SERVER)
+
+
+@pytest.mark.parametrize(
+    "running, wanted, recorded, original, changes, edits",
+    [
+        ("a", "a", "a", None, False, False),
+        ("a", "b", "a", None, True, False),
+        ("a", "b", None, None, True, False),
+        # Somebody has edited the manifest.
+        ("edited", "a", "a", None, False, True),
+        (None, "a", "a", None, False, True),
+        # The inventory names it: it decides.
+        ("edited", "b", "a", None, True, False),
+        # An interrupted run of this collection has written it.
+        ("b", "a", "a", "a", True, False),
+        # It was edited before the interrupted run.
+        ("edited", "a", "a", "edited", False, True),
+    ],
+)
+def test_changes_and_edits(
+    running: str | None, wanted: str, recorded: str | None, original: str | None, changes: bool, edits: bool
+) -> None:
+    def flags(value: str | None) -> dict[str, str]:
+        return {} if value is None else {"--x": value}
+
+    found = compare(
+        SERVER,
+        flags(running),
+        flags(wanted),
+        None if recorded is None else flags(recorded),
+        None if original is None else flags(original),
+    )
+    assert (bool(found.changes), bool(found.edits)) == (changes, edits)
+
+
+def test_secrets_of_settings_are_masked() -> None:
+    found = compare(SERVER, {}, {"env[HTTPS_PROXY].value": "http://user:password@proxy:3128"})
+    assert str(found.changes[0]) == "kube-apiserver: env[HTTPS_PROXY].value (not set) -> http://********@proxy:3128"
+
+
+def test_flags_of_the_first_start_of_etcd_stay() -> None:
+    running = "    - --initial-cluster=a=1,b=2\n    - --initial-cluster-state=existing\n    - --v=1\n"
+    rendered = "    - etcd\n    - --initial-cluster=b=2\n    - --v=2\n"
+    expected = "    - etcd\n    - --initial-cluster=a=1,b=2\n    - --initial-cluster-state=existing\n    - --v=2\n"
+    assert with_membership(rendered, running) == expected
+    assert with_membership(rendered, "    - etcd\n") == rendered
+
+
+CONTAINERS = {
+    "containers": [
+        {
+            "id": "old",
+            "metadata": {"name": SERVER, "attempt": 1},
+            "state": "CONTAINER_EXITED",
+            "createdAt": "1764313200000000000",
+        },
+        {
+            "id": "new",
+            "metadata": {"name": SERVER},
+            "state": "CONTAINER_RUNNING",
+            "createdAt": "1764313300000000000",
+        },
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    "since, before, attempt, state, expected",
+    [
+        (1764313250, 0, 0, "CONTAINER_RUNNING", True),
+        (1764313350, 0, 0, "CONTAINER_RUNNING", False),
+        # A container from before a change that was undone.
+        (1764313350, 1764313310, 0, "CONTAINER_RUNNING", True),
+        (1764313250, 0, 1, "CONTAINER_EXITED", False),
+        (1764313250, 0, 2, "CONTAINER_EXITED", None),
+        (1764313350, 0, 2, "CONTAINER_EXITED", False),
+    ],
+)
+def test_a_new_container(since: float, before: float, attempt: int, state: str, expected: bool | None) -> None:
+    listed = json.loads(json.dumps(CONTAINERS))
+    listed["containers"][1].update(state=state, metadata={"name": SERVER, "attempt": attempt})
+    found = read_containers(json.dumps(listed))
+    assert [each.id for each in found] == ["new", "old"]
+    assert started(found, since, before) is expected
+
+
+@pytest.mark.parametrize(
+    "state, differs, expected",
+    [
+        (NONE, False, NOTHING),
+        (NONE, True, CHANGE),
+        (CHANGING, True, CHANGE),
+        (CHANGING, False, VERIFY),
+        (UNDOING, True, UNDO),
+        (UNDOING, False, UNDO),
+    ],
+)
+def test_what_the_run_after_an_interruption_does(state: str, differs: bool, expected: str) -> None:
+    assert next_step(state, differs) == expected
+
+
+def test_files_return_with_their_modes_and_new_ones_are_removed(tmp_path: Path) -> None:
+    etc = tmp_path / "etc/kubernetes"
+    etc.mkdir(parents=True)
+    (etc / "old").write_text("before")
+    (etc / "old").chmod(0o640)
+    Undo(str(tmp_path)).begin(["/etc/kubernetes/old", "/etc/kubernetes/new"])
+    (etc / "old").write_text("after")
+    (etc / "new").write_text("after")
+    # Another run continues, with one more file.
+    again = Undo(str(tmp_path))
+    assert (again.state, again.original("/etc/kubernetes/old")) == (CHANGING, "before")
+    again.begin(["/etc/kubernetes/old"])
+    assert sorted(Undo(str(tmp_path)).restore()) == ["/etc/kubernetes/new", "/etc/kubernetes/old"]
+    assert ((etc / "old").read_text(), (etc / "old").stat().st_mode & 0o777) == ("before", 0o640)
+    assert not (etc / "new").exists()
+    last = Undo(str(tmp_path))
+    assert (last.state, last.restore()) == (UNDOING, [])
+    last.end()
+    assert Undo(str(tmp_path)).state == NONE
+    assert not list((tmp_path / "var/lib/gpulab/control-plane").iterdir())

@@ -1,0 +1,308 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apiserver import ApiServer, Authority
+from control_plane_host import COMPONENTS, ControlPlaneHost, cluster, healthy_port
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with healthy_port() as found:
+        yield found
+
+
+@pytest.fixture
+def host(
+    tmp_path: Path, programs: Any, run_module: Any, api: ApiServer, authority: Authority, port: int
+) -> ControlPlaneHost:
+    made = ControlPlaneHost(tmp_path / "host", programs, run_module, api, authority, port)
+    made.install()
+    return made
+
+
+def test_what_runs_as_configured_is_not_touched(host: ControlPlaneHost) -> None:
+    result = host.run()
+    assert (result["changed"], result["changes"], host.started) == (False, [], [])
+    assert not host.record.exists()
+
+
+def test_a_changed_flag_restarts_its_component_alone(host: ControlPlaneHost) -> None:
+    wanted = cluster(apiServer={"v": "4", "event-ttl": "2h"})
+    before = host.manifest()
+    changes = ["kube-apiserver: --event-ttl (not set) -> 2h", "kube-apiserver: --v 2 -> 4"]
+    preview = host.run(check=True, cluster=wanted)
+    assert (preview["changed"], preview["changes"], preview["restarted"]) == (True, changes, ["kube-apiserver"])
+    assert (host.manifest(), host.started) == (before, [])
+    result = host.run(cluster=wanted)
+    assert (result["changed"], result["changes"], host.started) == (True, changes, ["kube-apiserver"])
+    assert "--event-ttl=2h" in host.manifest()
+    assert not host.record.exists()
+    assert not host.run(cluster=wanted)["changed"]
+
+
+def test_the_api_server_comes_first_and_etcd_last(host: ControlPlaneHost) -> None:
+    parts = {"etcd": {"v": "4"}, "scheduler": {"v": "4"}, "controllerManager": {"v": "4"}, "apiServer": {"v": "4"}}
+    host.run(cluster=cluster(**parts))
+    assert host.started == list(COMPONENTS)
+
+
+@pytest.mark.parametrize("part", ["apiServer", "scheduler", "etcd"])
+def test_what_does_not_start_is_undone_with_its_last_lines(host: ControlPlaneHost, part: str) -> None:
+    before = {name: host.manifest(name) for name in COMPONENTS}
+    parts = {"apiServer": {"v": "4"}, "controllerManager": {"v": "4"}}
+    parts[part] = {"broken": "true"}
+    result = host.run(cluster=cluster(**parts), upload=True)
+    assert result["failed"]
+    assert result["undone"]
+    assert "its container ends as soon as it has started" in result["msg"]
+    assert "Error: unknown flag: --broken, token=********" in result["msg"]
+    assert "The change was undone on this control plane, which is healthy again." in result["msg"]
+    assert {name: host.manifest(name) for name in COMPONENTS} == before
+    assert not host.record.exists()
+    assert not any("upload-config" in line for line in host.log)
+    assert not host.run()["changed"]
+
+
+def test_a_component_that_runs_but_is_not_healthy_is_undone(host: ControlPlaneHost) -> None:
+    # The API server answers again when its old manifest is back.
+    host.api.before_answer = lambda: host.api.answers.update(
+        {"/healthz": (500, {"message": "no"}) if "--v=4" in host.manifest() else (200, "ok")}
+    )
+    result = host.run(cluster=cluster(apiServer={"v": "4"}), health_timeout=3)
+    assert "kube-apiserver is not healthy: it was not healthy within 3 s" in result["msg"]
+    assert "answers 500 to /healthz: no" in result["msg"]
+    assert "--v=2" in host.manifest()
+
+
+def test_a_failure_that_can_not_be_undone_is_continued_by_the_next_run(host: ControlPlaneHost) -> None:
+    before = host.manifest()
+    (host.root / "broken").write_text("kube-apiserver")
+    result = host.run(cluster=cluster(apiServer={"v": "4"}))
+    assert "It could not be undone: kube-apiserver is not healthy" in result["msg"]
+    assert json.loads(host.record.read_text())["state"] == "undoing"
+    (host.root / "broken").unlink()
+    (host.root / "containers").unlink()
+    result = host.run()
+    assert (result["changed"], result["interrupted"], result["changes"]) == (True, True, [])
+    assert (host.manifest(), host.record.exists()) == (before, False)
+
+
+@pytest.mark.parametrize("point", COMPONENTS)
+def test_an_interrupted_change_is_completed(host: ControlPlaneHost, point: str) -> None:
+    parts = {name: {"v": "4"} for name in ("apiServer", "controllerManager", "scheduler", "etcd")}
+    host.interrupt(host.crictl, point, cluster=cluster(**parts))
+    assert host.record.exists()
+    result = host.run(cluster=cluster(**parts))
+    assert (result["changed"], result["interrupted"]) == (True, True)
+    assert all("--v=4" in host.manifest(name) for name in COMPONENTS)
+    assert not host.record.exists()
+    assert not host.run(cluster=cluster(**parts))["changed"]
+
+
+def test_an_interrupted_change_that_is_no_longer_wanted_is_taken_back(host: ControlPlaneHost) -> None:
+    before = host.manifest()
+    host.interrupt(host.crictl, "kube-apiserver", cluster=cluster(apiServer={"v": "4"}))
+    # The cluster's configuration has never been changed, but this is no edit of the manifest.
+    result = host.run(recorded=cluster())
+    assert result["changes"] == ["kube-apiserver: --v 4 -> 2"]
+    assert host.manifest() == before
+
+
+def test_a_change_that_fails_after_an_interruption_returns_to_what_was_healthy(host: ControlPlaneHost) -> None:
+    before = host.manifest()
+    host.interrupt(host.crictl, "kube-apiserver", cluster=cluster(apiServer={"v": "4"}))
+    assert host.run(cluster=cluster(apiServer={"broken": "true"}))["undone"]
+    assert host.manifest() == before
+
+
+def test_an_interrupted_change_is_repaired_without_the_configuration(host: ControlPlaneHost) -> None:
+    before = host.manifest()
+    host.interrupt(host.crictl, "kube-apiserver", cluster=cluster(apiServer={"broken": "true"}))
+    result = host.run(cluster={}, compare=False)
+    assert (result["failed"], result["changed"], result["interrupted"]) == (False, True, True)
+    assert "The change was undone on this control plane" in str(result["warnings"])
+    assert (host.manifest(), host.record.exists()) == (before, False)
+
+
+def test_edits_of_a_manifest_are_kept_and_never_removed_by_accident(host: ControlPlaneHost) -> None:
+    host.edit("kube-apiserver", "--profiling=false")
+    recorded = cluster()
+    result = host.run(recorded=recorded)
+    edit = "kube-apiserver: --profiling false -> (not set)"
+    assert (result["changed"], result["edits"]) == (False, [edit])
+    # Other components change.
+    result = host.run(recorded=recorded, cluster=cluster(scheduler={"v": "4"}))
+    assert host.started == ["kube-scheduler"]
+    result = host.run(recorded=recorded, cluster=cluster(apiServer={"v": "4"}))
+    assert f"so the change would remove them: {edit}." in result["msg"]
+    assert "--profiling=false" in host.manifest()
+    # The inventory decides about what it names.
+    flags = {"v": "4", "profiling": "true"}
+    host.run(recorded=recorded, cluster=cluster(apiServer=flags))
+    assert "--profiling=true" in host.manifest()
+
+
+@pytest.mark.parametrize(
+    "members, down, parts, said",
+    [
+        ("cp1 cp2 cp3", "cp2 cp3", {"apiServer": {"v": "4"}}, "etcd has no quorum"),
+        ("cp1 cp2 cp3", "cp2", {"etcd": {"v": "4"}}, "etcd would lose its quorum"),
+        ("cp1 cp2", "", {"etcd": {"v": "4"}}, "A cluster of two members stops when either of them stops"),
+        ("cp1 cp2 cp3", "cp2", {"apiServer": {"v": "4"}}, ""),
+        ("cp1 cp2 cp3", "", {"etcd": {"v": "4"}}, ""),
+        ("cp1", "", {"etcd": {"v": "4"}}, ""),
+    ],
+)
+def test_etcd_is_asked_before_anything_changes(
+    host: ControlPlaneHost, members: str, down: str, parts: dict[str, Any], said: str
+) -> None:
+    (host.root / "members").write_text(members)
+    (host.root / "members-down").write_text(down)
+    result = host.run(cluster=cluster(**parts))
+    assert result["failed"] == bool(said)
+    assert said in result.get("msg", "")
+    assert bool(host.started) != bool(said)
+
+
+def test_the_flags_with_which_a_member_was_added_stay(host: ControlPlaneHost) -> None:
+    text = host.manifest("etcd").replace(
+        "--initial-cluster=cp1=https://127.0.0.1:2380\n",
+        "--initial-cluster=cp0=https://10.0.0.1:2380,cp1=https://127.0.0.1:2380\n"
+        "    - --initial-cluster-state=existing\n",
+    )
+    (host.manifests / "etcd.yaml").write_text(text)
+    host.settle()
+    assert not host.run()["changed"]
+    host.run(cluster=cluster(etcd={"v": "4"}))
+    assert host.manifest("etcd") == text.replace("    - --name=cp1\n", "    - --name=cp1\n    - --v=4\n")
+
+
+def test_an_image_that_is_missing_is_noticed_before_anything_changes(host: ControlPlaneHost) -> None:
+    (host.root / "images").touch()
+    result = host.run(cluster=cluster(apiServer={"v": "4"}))
+    assert "Error while pulling the image registry.example/kube-apiserver:v1.36.5" in result["msg"]
+    assert not host.record.exists()
+
+
+def test_a_configuration_that_kubeadm_rejects_changes_nothing(host: ControlPlaneHost) -> None:
+    assert "unknown field" in host.run(cluster=cluster(apiServer={"v": "nonsense"}))["msg"]
+    assert host.started == []
+
+
+def test_a_new_name_gets_a_new_certificate(host: ControlPlaneHost) -> None:
+    host.seed(host.root / "seed", "apiserver", "api.example")
+    wanted = cluster(apiServer={"certSANs": ["api.example"]})
+    preview = host.run(check=True, cluster=wanted, recorded=cluster())
+    assert preview["changes"] == ["kube-apiserver: names in its certificate +api.example"]
+    result = host.run(cluster=wanted, recorded=cluster())
+    assert (result["restarted"], host.started) == (["kube-apiserver"], ["kube-apiserver"])
+    for end in ("crt", "key"):
+        made = (host.root / f"seed/apiserver-api.example.{end}").read_text()
+        assert (host.etc / f"pki/apiserver.{end}").read_text() == made
+    assert (host.etc / "pki/apiserver.key").stat().st_mode & 0o777 == 0o600
+    assert not host.run(cluster=wanted)["changed"]
+    # A name that the inventory no longer has is removed, because the cluster's configuration has it.
+    result = host.run(recorded=wanted)
+    assert result["changes"] == ["kube-apiserver: names in its certificate -api.example"]
+
+
+def test_names_that_only_the_certificate_has_are_kept(host: ControlPlaneHost) -> None:
+    host.seed(host.root / "seed", "apiserver", "api.example")
+    for end in ("crt", "key"):
+        (host.etc / f"pki/apiserver.{end}").write_text((host.root / f"seed/apiserver-api.example.{end}").read_text())
+    result = host.run(recorded=cluster())
+    assert (result["changed"], result["edits"]) == (False, ["kube-apiserver: name api.example in its certificate"])
+    host.seed(host.root / "seed", "apiserver", "other.example")
+    result = host.run(recorded=cluster(), cluster=cluster(apiServer={"certSANs": ["other.example"]}))
+    assert "its certificate has names that are neither in" in result["msg"]
+
+
+def test_renewed_certificates_restart_what_reads_them(host: ControlPlaneHost) -> None:
+    result = host.run(certificates="all", compare=False)
+    assert (result["changed"], host.started) == (True, list(COMPONENTS))
+    assert (host.etc / "scheduler.conf").read_text().endswith("# renewed\n")
+    assert not host.record.parent.joinpath("before").exists()
+
+
+def test_the_lifetime_is_that_of_the_configuration_in_the_cluster(host: ControlPlaneHost) -> None:
+    document = "apiVersion: kubeadm.k8s.io/v1beta4\ncertificateValidityPeriod: 720h0m0s\nkind: ClusterConfiguration\n"
+    path = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+    host.api.answers[path] = (200, {"data": {"ClusterConfiguration": document}})
+    host.run(certificates="all", compare=False)
+    assert (host.root / "lifetime").read_text() == "720h0m0s"
+
+
+def test_a_renewal_after_which_a_component_is_unhealthy_is_undone(host: ControlPlaneHost) -> None:
+    before = (host.etc / "scheduler.conf").read_text()
+    (host.root / "broken").write_text("kube-scheduler")
+    result = host.run(certificates="all", compare=False)
+    # The old one can't start either, because this test breaks both.
+    assert "kube-scheduler is not healthy" in result["msg"]
+    assert (host.etc / "scheduler.conf").read_text() == before
+
+
+@pytest.mark.parametrize("point", ["controller-manager.conf", "server.crt"])
+def test_an_interrupted_renewal_is_repeated_with_the_former_certificates(host: ControlPlaneHost, point: str) -> None:
+    host.interrupt(host.kubeadm, point, certificates="all", compare=False)
+    host.run(certificates="all", compare=False)
+    for name in ("controller-manager.conf", "scheduler.conf", "pki/etcd/server.crt"):
+        assert (host.etc / name).read_text().count("# renewed") == 1
+    assert host.started == list(COMPONENTS)
+
+
+def test_an_interrupted_renewal_is_finished_by_a_run_that_does_not_renew(host: ControlPlaneHost) -> None:
+    host.interrupt(host.crictl, "kube-apiserver", certificates="all", compare=False)
+    host.run()
+    assert host.started == list(COMPONENTS)
+    assert not host.record.exists()
+
+
+def test_only_expired_certificates_are_renewed_if_that_is_wanted(host: ControlPlaneHost) -> None:
+    assert not host.run(certificates="expired", compare=False)["changed"]
+    host.seed(host.root / "seed", "apiserver", "expired", days=-1)
+    pair = (host.root / "seed/apiserver-expired.crt").read_text()
+    (host.etc / "pki/apiserver.crt").write_text(pair)
+    # Nothing answers while other control planes have expired certificates, too.
+    (host.root / "members-down").write_text("cp1")
+    host.api.answers["/healthz"] = (500, {"message": "no"})
+    result = host.run(certificates="expired", compare=False)
+    assert result["changes"] == ["certificates: renewed (expired: /etc/kubernetes/pki/apiserver.crt)"]
+    assert host.started == list(COMPONENTS)
+    assert not host.record.exists()
+
+
+def test_health_is_verified_on_demand(host: ControlPlaneHost) -> None:
+    host.api.answers["/healthz"] = (500, {"message": "no"})
+    assert not host.run()["failed"]
+    result = host.run(verify=True, health_timeout=1)
+    assert "kube-apiserver is not healthy" in result["msg"]
+    assert "undone" not in result
+
+
+def test_the_configuration_is_stored_after_the_change(host: ControlPlaneHost) -> None:
+    host.run(cluster=cluster(apiServer={"v": "4"}), upload=True)
+    assert host.log[-1] == "kubeadm init phase upload-config kubeadm"
+    assert not any("upload-config" in line for line in host.log[:-1])
+    assert host.run(cluster=cluster(apiServer={"v": "4"}), upload=True, check=True)["uploaded"]
+    assert sum("upload-config" in line for line in host.log) == 1
+
+
+def test_without_a_kubelet_nothing_changes(host: ControlPlaneHost, programs: Any) -> None:
+    programs.add("systemctl", "exit 3")
+    result = host.run(cluster=cluster(apiServer={"v": "4"}))
+    assert "the kubelet, which starts its static pods, is not running" in result["msg"]
+    assert "--v=2" in host.manifest()
+
+
+def test_a_damaged_record_is_explained(host: ControlPlaneHost) -> None:
+    host.record.parent.mkdir(parents=True)
+    host.record.write_text('{"schema": 1, "state": "changing", "since": 0, "files": {"/etc/shadow": 384}}')
+    assert "the record of a change that was interrupted: it is damaged" in host.run()["msg"]
