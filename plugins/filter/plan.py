@@ -9,8 +9,10 @@ from typing import Any, Callable
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
+from ..plugin_utils._nodes.control_plane import control_plane_plan, pending_notice
 from ..plugin_utils._nodes.deferral import with_deferral, without_deferral
 from ..plugin_utils._nodes.disruption import decide
+from ..plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
 from ..plugin_utils._nodes.plan import host_of
 from ..plugin_utils._nodes.plan import plan as plan_nodes
 
@@ -103,8 +105,12 @@ def host_plan(
     finished: bool = True,
     driver_source: str = "cuda_repository",
     driver_loaded: bool = True,
+    stores_kubelet: bool = False,
 ) -> dict[str, list[str]]:
-    """Determine which roles have pending changes on a host."""
+    """Determine which roles have pending changes on a host.
+
+    ``stores_kubelet``: whether the host is the one from which the kubelet's new configuration is stored in the cluster.
+    """
     roles = list(roles)
     if _unread(reading, roles):
         return {role: ["everything, since the host could not be read"] for role in roles}
@@ -115,6 +121,8 @@ def host_plan(
             found[role].append(state + _restart_note(result))
     if not finished:
         found["kubeadm"].append("membership in the cluster")
+    if stores_kubelet:
+        found["kubeadm"].append("the kubelet's configuration in the cluster")
     if "nvidia_driver" in found and driver_source in ("preinstalled", "daemonset") and not driver_loaded:
         found["nvidia_driver"].append("an answer")
     for role, needed in _NEEDS.items():
@@ -156,9 +164,16 @@ def node_plan(
 
 
 def plan_lines(
-    plans: Mapping[str, Mapping[str, Iterable[str]]], deferred: Mapping[str, Iterable[str]] | None = None
+    plans: Mapping[str, Mapping[str, Iterable[str]]],
+    deferred: Mapping[str, Iterable[str]] | None = None,
+    control_planes: Mapping[str, Iterable[str]] | None = None,
 ) -> list[str]:
-    """Return a plan, and sentences about deferred changes by host, as lines of text."""
+    """Return a plan, and sentences about deferred changes by host, as lines of text.
+
+    ``control_planes`` are pending changes of the control plane by host.
+    """
+    for host, why in (control_planes or {}).items():
+        plans = {**plans, host: {**plans.get(host, {}), "control plane": why}}
     hosts: dict[tuple[str, ...], list[str]] = {}
     for host, plan in plans.items():
         lines = tuple(f"  {role}: {', '.join(changes)}" for role, changes in plan.items())
@@ -169,7 +184,8 @@ def plan_lines(
 
 def plan_summary(plan: Mapping[str, Any]) -> str:
     """Return a plan as a sentence."""
-    if plan["cluster_is_known"] and not plan["cluster"] and not any(plan["hosts"].values()):
+    pending = any(plan["hosts"].values()) or bool(plan.get("control_planes"))
+    if plan["cluster_is_known"] and not plan["cluster"] and not pending:
         return "Nothing is pending."
     return "site.yml would change what is shown above."
 
@@ -179,10 +195,14 @@ class FilterModule:
         return {
             "select_enabled": select_enabled,
             "cluster_plan": cluster_plan,
+            "control_plane_notice": pending_notice,
+            "control_plane_plan": control_plane_plan,
             "deferral_file": deferral_file,
             "disruption": disruption,
             "host_plan": host_plan,
             "host_states": host_states,
+            "kubelet_plan": kubelet_plan,
+            "kubelet_upload": kubelet_upload,
             "node_plan": node_plan,
             "plan_lines": plan_lines,
             "plan_summary": plan_summary,

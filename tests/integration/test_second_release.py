@@ -21,7 +21,7 @@ RAISED = {
     "flannel_backend": ("host-gw", "Set flannel_backend to vxlan"),
     "cluster_gpu_manager": ("gpu_operator", "Set cluster_gpu_manager to device_plugin"),
     "kubeadm_kube_proxy_configuration": ({"mode": "nftables"}, "kubeadm_kube_proxy_configuration sets mode"),
-    "kubeadm_cluster_configuration": ({"apiServer": {"certSANs": ["k8s.lan"]}}, "apiServer.certSANs"),
+    "kubeadm_cluster_configuration": ({"clusterName": "other"}, "kubeadm_cluster_configuration sets clusterName"),
 }
 
 

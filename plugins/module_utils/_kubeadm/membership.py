@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .._files import text_or_nothing, under
+from .._files import printable, text_or_nothing, under
 from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
@@ -21,6 +21,7 @@ _RUNTIME = (
     ("/var/lib/kubelet/config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
 )
 _SHUTDOWN_PERIOD = re.compile(r"^(shutdownGracePeriod\w*):[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
+_LARGEST_KUBELET = 64 * 1024
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 
 
@@ -51,13 +52,14 @@ def membership(root: str) -> dict[str, Any]:
         "damaged": list(damaged),
         "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
         "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
-        "node_name": _node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
+        "node_name": node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
         "shutdown_periods": _shutdown_periods(root),
+        "kubelet_configuration": printable(text_or_nothing(root, "/var/lib/kubelet/config.yaml"))[:_LARGEST_KUBELET],
     }
 
 
-def _node_name(pem: str) -> str:
+def node_name(pem: str) -> str:
     """Return the name under which the kubelet is registered in its cluster."""
     try:
         name = common_name(certificates(pem)[0]) if pem else None

@@ -15,6 +15,8 @@ NONE, SKIP, CREATE, JOIN, JOIN_CONTROL_PLANE, CHANGE = "none", "skip", "create",
 _JOINS = (JOIN, JOIN_CONTROL_PLANE)
 # These roles may restart or replace what running pods need.
 _INTERRUPTING = frozenset({"nvidia_driver", "containerd", "nvidia_container_toolkit"})
+# A kubelet that does not start with its new configuration must not affect all nodes.
+_KUBELET = "kubelet configuration"
 Variables = Mapping[str, Any]
 
 
@@ -92,7 +94,8 @@ def _node(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:
         return _entry(host, exists, control_planes)
     pending = [f"pending: {', '.join(host.pending)}"] if host.pending else []
     why = "; ".join([*pending, *described(host.deferred)])
-    return Node(CHANGE if pending else NONE, True, not _INTERRUPTING.isdisjoint(host.pending), why)
+    kubelet = any(change.startswith(_KUBELET) for change in host.pending.get("kubeadm", ()))
+    return Node(CHANGE if pending else NONE, True, kubelet or not _INTERRUPTING.isdisjoint(host.pending), why)
 
 
 def _entry(host: Host, exists: bool, control_planes: Sequence[Host]) -> Node:

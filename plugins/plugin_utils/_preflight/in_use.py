@@ -18,6 +18,8 @@ from ...module_utils._kubeadm.damage import KUBELET_CONF
 from ...module_utils._kubeadm.join_decision import RESTORE_CA
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
+from .._nodes import control_plane as control_plane_settings
+from .._nodes import kubelet as kubelet_settings
 from .differences import differences
 from .model import Cluster, ClusterRule, Facts, HostRule, Reading
 
@@ -61,6 +63,11 @@ _DOCUMENTS = {
         "`kubectl -n kube-system edit configmap kube-proxy`, then `kubectl -n kube-system rollout restart daemonset "
         "kube-proxy`",
     ),
+}
+# Documents in which site.yml changes settings of a running cluster, and which ones.
+_CHANGED_BY_SITE = {
+    "ClusterConfiguration": control_plane_settings.is_changeable,
+    "KubeletConfiguration": kubelet_settings.is_changeable,
 }
 
 
@@ -170,6 +177,8 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
             # The resolv.conf is chosen per host.
             wanted = {key: value for key, value in wanted.items() if key != "resolvConf"}
             for path, want, there in differences(wanted, made) if made else ():
+                if kind in _CHANGED_BY_SITE and _CHANGED_BY_SITE[kind](path):
+                    continue
                 yield Problem(
                     "cluster_configuration_differs",
                     f"{variable} sets {path} to {want!r:.120}, but the cluster's {kind} has {_shown(there)}",

@@ -90,9 +90,10 @@ def test_matching_cluster_has_no_problems() -> None:
         ),
         ({"flannel_backend": "host-gw"}, "flannel_backend_differs", {"flannel_backend": "vxlan"}),
         ({"gpu_manager": "gpu_operator"}, "gpu_manager_differs", {"cluster_gpu_manager": "device_plugin"}),
-        ({"kubelet_configuration": {"maxPods": 50}}, "cluster_configuration_differs", None),
+        ({"kubelet_configuration": {"clusterDomain": "gpu.lan"}}, "cluster_configuration_differs", None),
         ({"kube_proxy_configuration": {"mode": "nftables"}}, "cluster_configuration_differs", None),
-        ({"cluster_configuration": {"apiServer": {"certSANs": ["k8s"]}}}, "cluster_configuration_differs", None),
+        ({"cluster_configuration": {"clusterName": "gpu"}}, "cluster_configuration_differs", None),
+        ({"cluster_configuration": {"etcd": {"local": {"dataDir": "/e"}}}}, "cluster_configuration_differs", None),
     ],
 )
 def test_changed_setting_of_a_running_cluster_is_refused(
@@ -103,6 +104,18 @@ def test_changed_setting_of_a_running_cluster_is_refused(
     assert (problem["kind"], problem.get("answers")) == (kind, answers)
     for name, value in (answers or {}).items():
         assert f"set:   {name}: {value}" in preflight_report([problem])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kubelet_configuration": {"maxPods": 50}},
+        {"cluster_configuration": {"apiServer": {"certSANs": ["k8s"], "extraArgs": [{"name": "v", "value": "4"}]}}},
+        {"cluster_configuration": {"etcd": {"local": {"imageTag": "3.6.11-0"}}}},
+    ],
+)
+def test_settings_that_site_changes_in_a_running_cluster_are_accepted(settings: dict[str, Any]) -> None:
+    assert check(in_use(), **settings) == []
 
 
 def test_changed_pod_network_is_refused_for_cluster_and_flannel() -> None:

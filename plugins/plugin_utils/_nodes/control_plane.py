@@ -1,0 +1,127 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide what is pending on a control plane: settings of kubeadm that differ, and certificates that end soon. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from ...module_utils._json import as_mapping, as_mappings
+from ...module_utils._mappings import merged
+from ...module_utils._words import counted, listing
+from .._preflight.differences import differences
+
+_PART = ("extraArgs", "extraVolumes", "extraEnvs")
+# Parts of ClusterConfiguration that can be changed in a running cluster.
+_CHANGEABLE = (
+    *(f"{part}.{name}" for part in ("apiServer", "controllerManager", "scheduler") for name in _PART),
+    "apiServer.certSANs",
+    "certificateValidityPeriod",
+    *(f"etcd.local.{name}" for name in ("extraArgs", "extraEnvs", "imageRepository", "imageTag")),
+)
+_LONGEST = 120
+
+
+def is_changeable(path: str) -> bool:
+    """Return whether a setting of ClusterConfiguration, such as ``apiServer.certSANs``, can change in a cluster."""
+    return path in _CHANGEABLE
+
+
+def configuration_changes(recorded: Mapping[str, Any], inventory: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Return path, wanted and present value of each changeable setting of the inventory that the cluster lacks.
+
+    A list is compared as a whole. What the inventory does not set stays as it is in the cluster.
+    """
+    return [each for each in differences(inventory, recorded) if is_changeable(each[0])] if recorded else []
+
+
+def control_plane_plan(
+    found: Mapping[str, Any], inventory: Mapping[str, Any], certificates: Mapping[str, Any], days: float
+) -> dict[str, Any]:
+    """Return what is pending on a control plane, empty if nothing is.
+
+    ``found`` are the facts of preflight, ``certificates`` those of gpu_host_info, of which those with fewer than
+    ``days`` left are renewed. The result has the ``recorded`` and the ``wanted`` ClusterConfiguration, whether the
+    cluster has to store the latter (``upload``), whether certificates are to be renewed (``renew``), and ``why``. If
+    the API does not answer since a change was interrupted, that is only completed or undone (``repair``).
+    """
+    recorded = _document(as_mapping(found.get("texts")).get("ClusterConfiguration"))
+    changes = configuration_changes(recorded, inventory)
+    ending = list(_ending(certificates, days))
+    why = [f"{path}: {_shown(there)} -> {_shown(wanted)}" for path, wanted, there in changes]
+    why += [f"certificates with less than {counted(int(days), 'day')} left: {listing(ending)}"] if ending else []
+    why += ["a change that was interrupted"] if found.get("interrupted") else []
+    if not why or not (recorded or found.get("interrupted")):
+        return {}
+    return {
+        "recorded": recorded,
+        "wanted": merged(recorded, _changed(inventory, [path for path, _wanted, _there in changes])),
+        "upload": bool(changes),
+        "renew": bool(ending and recorded),
+        "repair": not recorded,
+        "why": why,
+    }
+
+
+def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes: int) -> list[str]:
+    """Return what a run leaves pending because it may not interrupt the API, and how to apply it, as lines."""
+    alone = control_planes == 1
+    restarted = list(result.get("restarted") or [])
+    gap = (
+        "The API does not answer for about 20 s meanwhile"
+        if alone
+        else "One control plane at a time restarts, and the others answer meanwhile"
+    )
+    return [
+        "Pending, because it restarts parts of the control plane:",
+        *(f"  {line}" for line in (result.get("changes") or why)),
+        *(f"  kept, since only this control plane has it: {line}" for line in result.get("edits") or []),
+        *([f"  It restarts {listing(restarted)}. {gap}; pods continue to run."] if restarted else []),
+        "  To apply it, run this again with -e cluster_control_plane_gap=allow",
+    ]
+
+
+def _ending(certificates: Mapping[str, Any], days: float) -> Iterator[str]:
+    for each in as_mappings(certificates.get("certificates")):
+        left = each.get("days_left")
+        if isinstance(left, int) and left < days and each.get("externally_managed") is not True:
+            yield str(each.get("name"))
+
+
+def _changed(inventory: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:
+    """Return the settings of the inventory at these paths."""
+    found: dict[str, Any] = {}
+    for path in paths:
+        value: Any = inventory
+        *parents, last = path.split(".")
+        inner = found
+        for key in parents:
+            value, inner = value[key], inner.setdefault(key, {})
+        inner[last] = value[last]
+    return found
+
+
+def _document(text: Any) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text) if isinstance(text, str) else None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(not set)"
+    text = ", ".join(map(_entry, value)) if isinstance(value, (list, tuple)) else str(value)
+    return (text if len(text) <= _LONGEST else text[:_LONGEST] + "...") or "(empty)"
+
+
+def _entry(value: Any) -> str:
+    """Return an entry of a list; arguments and environment variables as the user would write them."""
+    if isinstance(value, Mapping) and {*value} == {"name", "value"}:
+        return f"{value['name']}={value['value']}"
+    return str(value)

@@ -1,0 +1,200 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import (
+    control_plane_plan,
+    host_plan,
+    kubelet_plan,
+    kubelet_upload,
+    node_plan,
+    pending_notice,
+    plan_lines,
+    plan_summary,
+)
+
+RECORDED = """apiServer:
+  certSANs: [k8s.lan]
+  extraArgs:
+  - {name: event-ttl, value: 1h}
+apiVersion: kubeadm.k8s.io/v1beta4
+certificateValidityPeriod: 8760h0m0s
+controllerManager: {}
+etcd: {local: {dataDir: /var/lib/etcd}}
+kind: ClusterConfiguration
+networking: {podSubnet: 10.244.0.0/16}
+scheduler: {}
+"""
+FOUND = {"texts": {"ClusterConfiguration": RECORDED}, "interrupted": False}
+
+
+def certificate(name: str, days: int | None, external: bool | None = False) -> dict[str, Any]:
+    return {"name": name, "days_left": days, "externally_managed": external, "missing": days is None}
+
+
+VALID = {"certificates": [certificate("apiserver", 200)], "certificate_authorities": [certificate("ca", 3)]}
+
+
+@pytest.mark.parametrize(
+    "inventory",
+    [
+        {},
+        {"apiServer": {"certSANs": ["k8s.lan"], "extraArgs": [{"name": "event-ttl", "value": "1h"}]}},
+        {"certificateValidityPeriod": "8760h"},
+        {"scheduler": {"extraArgs": []}},
+        # Preflight refuses it.
+        {"networking": {"x": "y"}, "featureGates": {"x": True}},
+    ],
+)
+def test_nothing_is_pending_if_the_cluster_has_the_settings(inventory: dict[str, Any]) -> None:
+    assert control_plane_plan(FOUND, inventory, VALID, 30) == {}
+
+
+@pytest.mark.parametrize(
+    "inventory, part, expected, why",
+    [
+        (
+            {"apiServer": {"extraArgs": [{"name": "event-ttl", "value": "2h"}]}},
+            "apiServer",
+            {"certSANs": ["k8s.lan"], "extraArgs": [{"name": "event-ttl", "value": "2h"}]},
+            "apiServer.extraArgs: event-ttl=1h -> event-ttl=2h",
+        ),
+        (
+            {"apiServer": {"extraArgs": []}},
+            "apiServer",
+            {"certSANs": ["k8s.lan"], "extraArgs": []},
+            "apiServer.extraArgs: event-ttl=1h -> (empty)",
+        ),
+        (
+            {"etcd": {"local": {"imageTag": "3.6.11-0"}}},
+            "etcd",
+            {"local": {"dataDir": "/var/lib/etcd", "imageTag": "3.6.11-0"}},
+            "etcd.local.imageTag: (not set) -> 3.6.11-0",
+        ),
+    ],
+)
+def test_settings_of_the_inventory_replace_those_of_the_cluster(
+    inventory: dict[str, Any], part: str, expected: dict[str, Any], why: str
+) -> None:
+    found = control_plane_plan(FOUND, {**inventory, "featureGates": {"x": True}}, VALID, 30)
+    assert (found["why"], found["upload"], found["renew"], found["repair"]) == ([why], True, False, False)
+    assert found["recorded"] == yaml.safe_load(RECORDED)
+    assert found["wanted"] == {**yaml.safe_load(RECORDED), part: expected}
+
+
+@pytest.mark.parametrize(
+    "certificates, days, names",
+    [
+        ([certificate("apiserver", 29), certificate("etcd-server", 30)], 30, "apiserver"),
+        ([certificate("apiserver", -5), certificate("admin.conf", 3)], 30, "apiserver, admin.conf"),
+        ([certificate("apiserver", 29)], 0, ""),
+        ([certificate("apiserver", 1, external=True), certificate("super-admin.conf", None)], 30, ""),
+    ],
+)
+def test_certificates_are_renewed_in_time(certificates: list[Any], days: int, names: str) -> None:
+    found = control_plane_plan(FOUND, {}, {"certificates": certificates}, days)
+    assert found.get("renew", False) == bool(names)
+    assert found.get("why", []) == ([f"certificates with less than {days} days left: {names}"] if names else [])
+
+
+@pytest.mark.parametrize("texts, repair", [({"ClusterConfiguration": RECORDED}, False), ({}, True)])
+def test_an_interrupted_change_is_pending(texts: dict[str, str], repair: bool) -> None:
+    found = control_plane_plan({"texts": texts, "interrupted": True}, {}, VALID, 30)
+    assert (found["why"], found["repair"], found["upload"]) == (["a change that was interrupted"], repair, False)
+
+
+@pytest.mark.parametrize("text", [None, "", "- a", "a: [", 5])
+def test_a_configuration_that_can_not_be_read_changes_nothing(text: Any) -> None:
+    found = {"texts": {"ClusterConfiguration": text}}
+    assert control_plane_plan(found, {"scheduler": {"extraArgs": [{"name": "v", "value": "4"}]}}, {}, 30) == {}
+    assert control_plane_plan({}, {}, {"certificates": [certificate("apiserver", 1)]}, 30) == {}
+
+
+def test_what_is_left_pending_is_shown_with_its_command() -> None:
+    result = {"changes": ["kube-apiserver: --v 2 -> 4"], "restarted": ["kube-apiserver"], "edits": ["x: --y 1"]}
+    assert pending_notice(["a"], result, 1) == [
+        "Pending, because it restarts parts of the control plane:",
+        "  kube-apiserver: --v 2 -> 4",
+        "  kept, since only this control plane has it: x: --y 1",
+        "  It restarts kube-apiserver. The API does not answer for about 20 s meanwhile; pods continue to run.",
+        "  To apply it, run this again with -e cluster_control_plane_gap=allow",
+    ]
+    assert "the others answer meanwhile" in pending_notice(["a"], result, 3)[3]
+    assert pending_notice(["a"], {}, 1)[1:2] == ["  a"]
+
+
+def test_the_plan_shows_the_control_plane() -> None:
+    hosts = {"cp1": {"kubeadm": ["packages"]}, "gpu1": {}}
+    assert plan_lines(hosts, {}, {"cp1": ["a", "b"]}) == ["cp1:", "  kubeadm: packages", "  control plane: a, b"]
+    nothing: dict[str, Any] = {"cluster_is_known": True, "cluster": {}, "hosts": {"cp1": {}}}
+    assert plan_summary({**nothing, "control_planes": {}}) == "Nothing is pending."
+    assert plan_summary({**nothing, "control_planes": {"cp1": ["a"]}}) != "Nothing is pending."
+
+
+KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 110\nsyncFrequency: 0s\n"
+NODE = KUBELET + "resolvConf: /run/systemd/resolve/resolv.conf\n"
+
+
+def test_a_node_gets_the_setting_and_keeps_its_own() -> None:
+    found = kubelet_plan(KUBELET, {"maxPods": 50, "resolvConf": "/etc/resolv.conf"}, NODE)
+    assert yaml.safe_load(found["node"]) == {**yaml.safe_load(NODE), "maxPods": 50}
+    assert found["cluster"] == {**yaml.safe_load(KUBELET), "maxPods": 50}
+    assert found["why"] == ["maxPods"]
+
+
+@pytest.mark.parametrize(
+    "recorded, inventory, node, changes_cluster, changes_node",
+    [
+        (KUBELET, {"maxPods": 110}, NODE, False, False),
+        # Somebody has edited the node.
+        (KUBELET, {"maxPods": 110}, NODE.replace("110", "200"), False, False),
+        # The node has it already, such as after an interruption.
+        (KUBELET, {"maxPods": 50}, NODE.replace("110", "50"), True, False),
+        # The host is no node yet.
+        (KUBELET, {"maxPods": 50}, "", True, False),
+        (KUBELET, {"cgroupDriver": "cgroupfs", "clusterDomain": "x"}, NODE, False, False),
+        ("", {"maxPods": 50}, NODE, False, False),
+        (KUBELET, {"maxPods": 50}, "- a", True, False),
+    ],
+)
+def test_when_kubelets_change(
+    recorded: str, inventory: dict[str, Any], node: str, changes_cluster: bool, changes_node: bool
+) -> None:
+    found = kubelet_plan(recorded, inventory, node)
+    assert (bool(found["cluster"]), bool(found["node"])) == (changes_cluster, changes_node)
+
+
+@pytest.mark.parametrize(
+    "there, hostvars, expected",
+    [
+        (["cp1", "gpu1"], {}, True),
+        (["cp1"], {}, False),
+        (["cp1", "gpu1"], {"gpu1": {"node_change_deferred": True}}, False),
+        (["cp1", "gpu1"], {"gpu1": {"node_change_deferred": False}}, True),
+    ],
+)
+def test_the_cluster_follows_when_all_nodes_have_it(there: list[str], hostvars: dict[str, Any], expected: bool) -> None:
+    plan = {"cluster": {"maxPods": 50}}
+    found = kubelet_upload(plan, ["cp1", "gpu1"], {"cp1": {}, "gpu1": {}, **hostvars}, there)
+    assert found == (plan["cluster"] if expected else {})
+
+
+def test_kubelets_change_one_after_the_other() -> None:
+    member = {"cluster": {"finished": True}}
+    pending = {"kubeadm": ["kubelet configuration (restart)"]}
+    hostvars = {name: {"preflight_host": member, "plan_pending": pending} for name in ("cp1", "gpu1")}
+    assert node_plan(hostvars, hostvars, ["cp1"])["cluster"]["serial"] == "1"
+    for each in hostvars.values():
+        each["plan_pending"] = {"kubeadm": ["kubelet (restart)"]}
+    assert node_plan(hostvars, hostvars, ["cp1"])["cluster"]["serial"] == "100%"
+
+
+def test_a_configuration_that_only_the_cluster_lacks_is_pending() -> None:
+    assert host_plan({"states": {}}, ["kubeadm"], stores_kubelet=True) == {
+        "kubeadm": ["the kubelet's configuration in the cluster"]
+    }
