@@ -163,7 +163,7 @@ def test_commands_can_be_copied(tab: Tab, pages: dict[str, Path]) -> None:
     found = tab.evaluate("[...document.querySelectorAll('.actions pre code')].map((each) => each.innerText)")
     assert (
         "ansible-playbook gpulab.kubernetes.verify -i research.ini -K" in found
-        and "sudo kubeadm certs renew admin.conf" in found
+        and "ansible-playbook gpulab.kubernetes.renew_certificates -i research.ini -K" in found
     )
     color = "getComputedStyle(document.querySelector('{}')).color"
     assert tab.evaluate(color.format(".actions pre code")) == tab.evaluate(color.format("body"))

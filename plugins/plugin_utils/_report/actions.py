@@ -15,7 +15,7 @@ from ...module_utils._nvidia_smi.faults import COMMANDS, DO_LOOK
 from ...module_utils._problem import Problem, make_problem, mark_commands, read, split_commands, together
 from ...module_utils._words import counted
 from .._nodes.deferral import sentence
-from .certificates import renewal
+from .certificates import CA_DAYS, REPLACE_CA, renewal
 from .drift import Row
 from .launch import problems as launch_problems
 from .read import Report, dictionaries, dictionary, number, text, texts
@@ -162,20 +162,18 @@ def _certificates(host: str, entry: dict[str, Any], certificate_days: int) -> It
     renewable: dict[int, list[str]] = {}
     for each in dictionaries(entry.get("certificates")):
         name, days = text(each.get("name")), number(each.get("days_left"))
-        if each.get("apt_key") is True or days is None or days >= certificate_days:
+        limit = max(certificate_days, CA_DAYS) if each.get("authority") is True else certificate_days
+        if each.get("apt_key") is True or days is None or days >= limit:
             continue
         if each.get("authority") is True:
-            renew = (
-                "A CA must be replaced manually: see Manual Rotation of CA Certificates in Kubernetes' documentation."
-            )
-            yield _certificate(host, [name], days, renew)
+            yield _certificate(host, [name], days, REPLACE_CA)
         elif each.get("externally_managed") is True:
             yield _certificate(host, [name], days, "Its CA is managed outside the cluster: renew it there.")
         else:
             renewable.setdefault(max(days, -1), []).append(name)
     # kubeadm creates most of them in the same minute, and one command renews all of them.
     for days, names in renewable.items():
-        yield _certificate(host, names, days, renewal(host, names))
+        yield _certificate(host, names, days, renewal(names))
 
 
 def _certificate(host: str, names: list[str], days: int, renew: str) -> Action:

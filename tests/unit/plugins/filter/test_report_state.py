@@ -309,23 +309,37 @@ def test_deferred_change_is_reported_with_its_users_and_start_time() -> None:
 @pytest.mark.parametrize(
     ("days", "what", "do"),
     [
-        ({"admin.conf": 3}, "certificate admin.conf expires in 3 days", "certs renew admin.conf. Then save the new"),
-        ({"apiserver": 3}, "certificate apiserver expires in 3 days", "/manifests/kube-apiserver.yaml /etc"),
-        ({"etcd-server": -1}, "certificate etcd-server has expired", "/manifests/etcd.yaml /etc"),
+        (
+            {"admin.conf": 3},
+            "certificate admin.conf expires in 3 days",
+            "give it to everyone who has a copy of the old",
+        ),
+        (
+            {"apiserver": 3},
+            "certificate apiserver expires in 3 days",
+            "gpulab.kubernetes.renew_certificates -i INVENTORY",
+        ),
         (
             {"apiserver": -2, "front-proxy-client": -3},
             "certificates apiserver, front-proxy-client have expired",
-            "certs renew all. Then restart the static pods that use it: sudo mv /etc/kubernetes/manifests/kube-apis",
+            "gpulab.kubernetes.renew_certificates -i INVENTORY.",
         ),
-        ({"new": 3}, "certificate new expires in 3 days", "{etcd,kube-apiserver,kube-controller-manager,kube-sched"),
     ],
 )
-def test_renewal_of_certificates_names_the_programs_to_restart(days: dict[str, int], what: str, do: str) -> None:
+def test_renewal_of_certificates_names_the_playbook(days: dict[str, int], what: str, do: str) -> None:
     found = [certificate(name, each) for name, each in days.items()]
     report = state(proof(), {"cp1": seen({"certificates": {"certificates": found}}, node="cp1")}, SETTINGS)
     (action,) = (each for each in report["actions"] if each["host"] == "cp1" and "certificate" in each["problem"])
     assert action["what"] == what and do in action["do"]
-    assert ("restart" in action["do"]) is ("admin.conf" not in days)
+    assert ("kubeconfig" in action["do"]) is ("admin.conf" in days)
+
+
+@pytest.mark.parametrize("days, warns", [(364, True), (365, False)])
+def test_a_ca_is_named_a_year_ahead(days: int, warns: bool) -> None:
+    found = {"certificates": [certificate("apiserver", 100)], "certificate_authorities": [certificate("ca", days)]}
+    report = state(proof(), {"cp1": seen({"certificates": found}, node="cp1")}, SETTINGS)
+    told = [each["what"] for each in report["actions"] if "certificate" in each["problem"]]
+    assert told == ([f"certificate ca expires in {days} days"] if warns else [])
 
 
 def test_missing_certificates_are_accepted_and_unreadable_ones_reported() -> None:

@@ -26,14 +26,8 @@ VERIFY = "ansible-playbook gpulab.kubernetes.verify -i INVENTORY"
         ("Reboot the host.", ["Reboot the host."]),
         (f"Fix it. Then verify it: `{VERIFY}`.", ["Fix it. Then verify it:", f"$ {VERIFY}"]),
         (
-            renewal("cp1", ["etcd-server", "scheduler.conf"]),
-            [
-                "On cp1:",
-                "$ sudo kubeadm certs renew all",
-                "Then restart the static pods that use it:",
-                "$ sudo mv /etc/kubernetes/manifests/{etcd,kube-scheduler}.yaml /etc/kubernetes/ && sleep 30 && "
-                "sudo mv /etc/kubernetes/{etcd,kube-scheduler}.yaml /etc/kubernetes/manifests/",
-            ],
+            renewal(["etcd-server", "scheduler.conf"]),
+            ["Renew them:", "$ ansible-playbook gpulab.kubernetes.renew_certificates -i INVENTORY"],
         ),
         (
             "On the host: `systemctl status kubelet containerd`, `journalctl -u kubelet -n 50`. Then run it.",
