@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release dkms patience hostile kit under-fire scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release renewal dkms patience hostile kit under-fire scenarios older vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -56,6 +56,7 @@ tests_first-run := test_first_run.py
 tests_untidy := test_untidy.py
 tests_in-use := test_in_use.py
 tests_second-release := test_second_release.py
+tests_renewal := test_renewal.py
 tests_dkms := test_dkms.py
 tests_patience := test_patience.py
 tests_hostile := test_hostile.py

@@ -126,14 +126,19 @@ def test_names_are_unique_and_all_references_exist() -> None:
     assert {schedule["template"] for schedule in described("schedules")} <= set(templates + workflows)
 
 
-# These end pods, reboot nodes or remove existing installations.
-DESTRUCTIVE = {"cluster_disruption_policy", "nvidia_driver_reboot", "nvidia_driver_replace_foreign"}
+# These end pods, stop the API, reboot nodes or remove existing installations.
+DESTRUCTIVE = {
+    "cluster_control_plane_gap",
+    "cluster_disruption_policy",
+    "nvidia_driver_reboot",
+    "nvidia_driver_replace_foreign",
+}
 
 
 def test_only_workflows_with_an_approval_launch_destructive_templates() -> None:
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
-    assert len(destructive) == 4
+    assert len(destructive) == 5
     assert {
         one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")
     } == destructive

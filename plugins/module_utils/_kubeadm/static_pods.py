@@ -35,7 +35,7 @@ _INTERVAL = 0.5
 _HOPELESS = 2
 _LINES, _LONGEST_LINE = 15, 300
 _GRACE = 30
-# A container is healthy if it still is after this time, in seconds.
+# A container from before a change may be ending: it is healthy if it still is after this time, in seconds.
 _STEADY = 2.0
 
 
@@ -139,7 +139,7 @@ class StaticPods:
             reason = self._reason(component, asked) if state else reason
             now = time.monotonic()
             healthy_since = None if reason else healthy_since or now
-            if healthy_since is not None and now - healthy_since >= _STEADY:
+            if healthy_since is not None and now - healthy_since >= (_STEADY if before else 0):
                 return
             if state is None:
                 raise UnhealthyError(f"its container ends as soon as it has started{self._last_lines(component)}")

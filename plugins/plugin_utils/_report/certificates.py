@@ -11,8 +11,8 @@ RENEW = "`ansible-playbook gpulab.kubernetes.renew_certificates -i INVENTORY`"
 # A CA can't be renewed by this collection, and its replacement has to be planned.
 CA_DAYS = 365
 REPLACE_CA = (
-    "This collection does not replace a CA: plan it with Manual Rotation of CA Certificates in Kubernetes' documentation, "
-    "or plan a new cluster."
+    "This collection does not replace a CA: plan it with Manual Rotation of CA Certificates in Kubernetes' "
+    "documentation, or plan a new cluster."
 )
 
 
