@@ -81,7 +81,8 @@ def compare(
     ones, but others run, somebody has edited the manifest. ``original`` ran before a change that was interrupted, whose
     settings are no edits.
     """
-    changes, edits = [], []
+    changes: list[Change] = []
+    edits: list[Change] = []
     before = running if original is None else original
     for name in sorted({*running, *wanted}):
         if running.get(name) == wanted.get(name) or (component == ETCD and name in _INITIAL):

@@ -29,7 +29,7 @@ A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
-    *("kubeadm_init", "node_pools", "temporary_file"),
+    *("kubeadm_control_plane", "kubeadm_init", "node_pools", "temporary_file"),
 )
 KERNEL_PACKAGES = {
     "image": "linux-image-6.1.0-40-amd64",
@@ -51,6 +51,22 @@ READING: dict[str, Any] = {
     "apt_keys": [],
     "nvidia_smi": {},
 }
+CLUSTER = {
+    "action": "finished",
+    "reason": "",
+    "advice": "",
+    "api": "alive",
+    "interrupted": False,
+    "version": "",
+    "texts": {
+        "ClusterConfiguration": "apiServer: {}\nkind: ClusterConfiguration\n",
+        "KubeletConfiguration": "kind: KubeletConfiguration\nmaxPods: 110\n",
+    },
+    "daemonsets": [],
+    "gpu_managers": ["device_plugin"],
+    "gpus_twice": {},
+    "error": "",
+}
 REPORT = {"kept": True, "hosts": {}, "totals": {}, "problems": []}
 CHANGING = ["apt_packages", "apt_source", "kernel_settings", "kubeadm_join", "managed_files", "nvidia_cdi_spec", "swap"]
 CONTAINERD = (
@@ -65,6 +81,7 @@ class Story(Site):  # type: ignore[misc]
     def __init__(self, place: Path, *, bare: Sequence[str] = (), finished: Sequence[str] = ()) -> None:
         workers = [name for name in NUMBERS if name in {*bare, *finished} and name != "cp1"]
         super().__init__(place, workers, FURTHER)
+        self.options: tuple[str, ...] = ()
         self.settings: dict[str, Any] = {
             "ansible_become": False,
             "cluster_report_prefix": "",
@@ -98,6 +115,8 @@ class Story(Site):  # type: ignore[misc]
         if finished:
             role = "worker" if found["gpus"] else "control_plane"
             found["cluster"] |= {"role": role, "begun": True, "finished": True, "server": "https://192.168.7.11:6443"}
+            found["cluster"]["kubelet_configuration"] = CLUSTER["texts"]["KubeletConfiguration"]
+            found["control_plane"] = CLUSTER if role == "control_plane" else {}
             found["nvidia_driver"] |= {"loaded_version": DRIVER, "origin": "cuda_repository"} if found["gpus"] else {}
         else:
             for module in CHANGING:
@@ -198,6 +217,34 @@ def sharing_pending(place: Path) -> Story:
     return story
 
 
+def control_plane_pending(place: Path) -> Story:
+    """A flag of the API server changes: it is shown, but not applied, and the run continues."""
+    story = finished(place)
+    flags = [{"name": "event-ttl", "value": "2h"}]
+    story.settings["kubeadm_cluster_configuration"] = {"apiServer": {"extraArgs": flags}}
+    changes = {"changes": ["kube-apiserver: --event-ttl (not set) -> 2h"], "edits": [], "restarted": ["kube-apiserver"]}
+    story.answer("kubeadm_control_plane", {"changed": True, **changes})
+    return story
+
+
+def control_plane_changed(place: Path) -> Story:
+    """The same in check mode with cluster_control_plane_gap=allow: the lease is held, and etcd's tools are needed."""
+    story = control_plane_pending(place)
+    story.settings["cluster_control_plane_gap"] = "allow"
+    story.options = ("--check",)
+    return story
+
+
+def kubelet_pending(place: Path) -> Story:
+    """A setting of kubelets changes: one node after the other, and then the configuration in the cluster."""
+    story = finished(place)
+    story.settings["kubeadm_kubelet_configuration"] = {"maxPods": 50}
+    story.answer("managed_files", {"changed": True}, "/var/lib/kubelet/config.yaml")
+    story.answer("managed_service", {"changed": True, "actions": ["restart"], "restart": True}, '"kubelet"')
+    story.answer("k8s", {"changed": True})
+    return story
+
+
 def silent_host(place: Path) -> Story:
     """gpu1 does not answer: nothing changes on any host."""
     story = Story(place, bare=("cp1", "gpu1"))
@@ -217,13 +264,14 @@ SITUATIONS = [
     *(bare, finished, worker_joins, driver_pending, containerd_pending, lost_host, containerd_refused),
     *(containerd_deferred, deferral_over, left_cordoned),
     *(sharing_pending, silent_host, failing_host),
+    *(control_plane_pending, control_plane_changed, kubelet_pending),
 ]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_site_matches_its_stored_trace(tmp_path: Path, situation: Callable[[Path], Story]) -> None:
     story = situation(tmp_path)
-    status, output = story.play(PLAYBOOK, story.settings)
+    status, output = story.play(PLAYBOOK, story.settings, *story.options)
     found = f"# {situation.__doc__}\n\n{trace(story.events())}\nExit status {status}\n"
     path = TRACES / f"{situation.__name__}.txt"
     if os.environ.get("UPDATE_TRACES"):
