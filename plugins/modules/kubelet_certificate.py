@@ -77,6 +77,11 @@ expired:
   returned: success
   type: bool
   sample: true
+token_left:
+  description: Whether there was a file with a token, which an interrupted run has left.
+  returned: success
+  type: bool
+  sample: false
 """
 
 from typing import Any

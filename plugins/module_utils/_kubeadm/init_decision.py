@@ -26,7 +26,8 @@ INIT, FINISHED, RESUME, CLEAN, REFUSE = "init", "finished", "resume", "clean", "
 _ILL = (
     "This control plane was initialized once but does not answer now; it is not changed, and is never initialized "
     "again or reset. Check: systemctl status kubelet containerd; journalctl -u kubelet; crictl ps -a; kubeadm certs "
-    "check-expiration; df -h /var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
+    "check-expiration (if certificates have expired, run the playbook gpulab.kubernetes.renew_certificates); df -h "
+    "/var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
 )
 
 _ASIDE = "/root/damaged"

@@ -48,7 +48,7 @@ class KubeletCertificate:
         """Replace an expired certificate. Raise DomainError."""
         expired = self._is_expired()
         left = self._path(_BOOTSTRAP).exists() and self._path(_CONFIG).exists()
-        result = {"changed": expired or left, "expired": expired}
+        result = {"changed": expired or left, "expired": expired, "token_left": left}
         if self._module.check_mode:
             return result
         try:

@@ -22,14 +22,14 @@ from site_trace import trace
 from stubbed_site import Site
 
 TRACES = Path(__file__).with_name("traces")
-PLAYBOOK = "- name: Run site.yml\n  ansible.builtin.import_playbook: gpulab.kubernetes.site\n"
+PLAYBOOK = "- name: Run the playbook\n  ansible.builtin.import_playbook: gpulab.kubernetes.{}\n"
 NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14}
 DRIVER = "595.91.07"
 A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
-    *("kubeadm_control_plane", "kubeadm_init", "node_pools", "temporary_file"),
+    *("kubeadm_control_plane", "kubeadm_init", "kubelet_certificate", "node_pools", "temporary_file"),
 )
 KERNEL_PACKAGES = {
     "image": "linux-image-6.1.0-40-amd64",
@@ -81,6 +81,7 @@ class Story(Site):  # type: ignore[misc]
     def __init__(self, place: Path, *, bare: Sequence[str] = (), finished: Sequence[str] = ()) -> None:
         workers = [name for name in NUMBERS if name in {*bare, *finished} and name != "cp1"]
         super().__init__(place, workers, FURTHER)
+        self.playbook = "site"
         self.options: tuple[str, ...] = ()
         self.settings: dict[str, Any] = {
             "ansible_become": False,
@@ -245,6 +246,24 @@ def kubelet_pending(place: Path) -> Story:
     return story
 
 
+def certificates_renewed(place: Path) -> Story:
+    """renew_certificates.yml in check mode: no certificate has expired."""
+    story = finished(place)
+    story.playbook, story.options = "renew_certificates", ("--check",)
+    story.settings["cluster_api_endpoint"] = "192.168.7.11:6443"
+    story.answer("kubelet_certificate", {"expired": False, "token_left": False})
+    story.answer("kubeadm_control_plane", {"changed": True}, '"certificates": "all"')
+    return story
+
+
+def certificates_expired(place: Path) -> Story:
+    """The same for a cluster that was off until all certificates had expired."""
+    story = certificates_renewed(place)
+    story.answer("kubeadm_control_plane", {"changed": True}, '"certificates": "expired"')
+    story.answer("kubelet_certificate", {"changed": True, "expired": True, "token_left": False})
+    return story
+
+
 def silent_host(place: Path) -> Story:
     """gpu1 does not answer: nothing changes on any host."""
     story = Story(place, bare=("cp1", "gpu1"))
@@ -264,14 +283,14 @@ SITUATIONS = [
     *(bare, finished, worker_joins, driver_pending, containerd_pending, lost_host, containerd_refused),
     *(containerd_deferred, deferral_over, left_cordoned),
     *(sharing_pending, silent_host, failing_host),
-    *(control_plane_pending, control_plane_changed, kubelet_pending),
+    *(control_plane_pending, control_plane_changed, kubelet_pending, certificates_renewed, certificates_expired),
 ]
 
 
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda situation: situation.__name__)
 def test_site_matches_its_stored_trace(tmp_path: Path, situation: Callable[[Path], Story]) -> None:
     story = situation(tmp_path)
-    status, output = story.play(PLAYBOOK, story.settings, *story.options)
+    status, output = story.play(PLAYBOOK.format(story.playbook), story.settings, *story.options)
     found = f"# {situation.__doc__}\n\n{trace(story.events())}\nExit status {status}\n"
     path = TRACES / f"{situation.__name__}.txt"
     if os.environ.get("UPDATE_TRACES"):

@@ -103,6 +103,7 @@ def test_the_token_does_not_stay_if_no_certificate_is_issued(node: Node) -> None
 def test_a_token_that_an_interrupted_run_has_left_is_removed(node: Node) -> None:
     node.has(days=1)
     node.bootstrap.write_text(TOKEN)
+    assert node.run(check=True)["token_left"]
     assert node.run()["changed"]
     assert not node.bootstrap.exists()
 
