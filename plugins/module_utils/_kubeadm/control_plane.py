@@ -125,18 +125,19 @@ class ControlPlane:
     def _plan_serving(self, plan: Plan) -> None:
         made = leaves.new_serving_certificate(self._kubeadm, self._root, self._node, self._cluster)
         key, certificate = leaves.SERVING
+        # A certificate that an interrupted change has left may be damaged.
+        interrupted = key in self._undo.names
+        text = self._undo.original(certificate) if interrupted else read_text(self._path(certificate))
+        present = leaves.serving_names(text)
         if not made:
+            leaves.check_without_key(present, _names(self._cluster))
             return
-        recorded = None
-        if self._recorded is not None:
-            recorded = as_mapping(self._recorded.get("apiServer")).get("certSANs") or []
-        present = leaves.serving_names(read_text(self._path(certificate)))
+        recorded = _names(self._recorded) if self._recorded is not None else None
         found = leaves.compare_names(present, leaves.serving_names(made[certificate].decode()), recorded)
         plan.edits += [f"kube-apiserver: name {name} in its certificate" for name in found.edits]
         if found.differ and found.edits:
             raise DomainError(_refusal("kube-apiserver", f"its certificate has names that are {_ONLY}", found.edits))
-        # The key of an interrupted change may belong to another certificate.
-        if found.differ or key in self._undo.names:
+        if found.differ or interrupted:
             plan.serving = made
             names = [*(f"+{name}" for name in found.missing), *(f"-{name}" for name in found.removed)]
             plan.changes.append(f"kube-apiserver: names in its certificate {listing(names)}")
@@ -271,6 +272,10 @@ class ControlPlane:
 
 
 _ONLY = "neither in the cluster's configuration nor in the inventory"
+
+
+def _names(cluster: Mapping[str, Any]) -> list[str]:
+    return [str(name).lower() for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
 
 
 def _manifest(component: str) -> str:

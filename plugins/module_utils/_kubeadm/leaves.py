@@ -17,6 +17,7 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import read_file, read_text, sync_directory, under
+from .._words import listing
 from .kubeconfig import read_kubeconfig
 from .manifests import API_SERVER, ETCD
 from .run import Kubeadm
@@ -93,6 +94,16 @@ def compare_names(present: Collection[str], wanted: Collection[str], recorded: C
 
 def serving_names(pem: str | None) -> list[str]:
     return alternative_names(certificates(pem or "")[0])
+
+
+def check_without_key(present: Collection[str], wanted: Collection[str]) -> None:
+    """Raise DomainError if the API server's certificate lacks names, and no new one can be signed on this host."""
+    lacking = sorted(set(wanted) - set(present))
+    if lacking:
+        raise DomainError(
+            f"Error while changing the API server's certificate: it lacks {listing(lacking)}, and the CA's key is not "
+            "on this host. Create the certificate where the key is. Nothing was changed."
+        )
 
 
 def new_serving_certificate(

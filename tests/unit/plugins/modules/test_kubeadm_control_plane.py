@@ -214,6 +214,13 @@ def test_a_new_name_gets_a_new_certificate(host: ControlPlaneHost) -> None:
     assert result["changes"] == ["kube-apiserver: names in its certificate -api.example"]
 
 
+def test_a_new_name_needs_the_key_of_the_ca(host: ControlPlaneHost) -> None:
+    (host.etc / "pki/ca.key").unlink()
+    assert not host.run(cluster=cluster(apiServer={"certSANs": ["LocalHost"]}))["changed"]
+    result = host.run(cluster=cluster(apiServer={"certSANs": ["api.example"]}))
+    assert "it lacks api.example, and the CA's key is not on this host" in result["msg"]
+
+
 def test_names_that_only_the_certificate_has_are_kept(host: ControlPlaneHost) -> None:
     host.seed(host.root / "seed", "apiserver", "api.example")
     for end in ("crt", "key"):
