@@ -64,7 +64,7 @@ tests_kit := test_gpu_check.py
 tests_under-fire := test_fire.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release dkms gpu-check vm cuda secrets fire-site
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release renewal dkms gpu-check vm cuda secrets fire-site
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz fire lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench release docs site docs-tools docs-lint clean $(GROUPS)
 
