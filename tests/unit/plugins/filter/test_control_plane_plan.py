@@ -7,16 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.gpulab.kubernetes.plugins.filter.plan import (
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import host_plan, node_plan, plan_lines, plan_summary
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.control_plane import (
     control_plane_plan,
-    host_plan,
-    kubelet_plan,
-    kubelet_upload,
-    node_plan,
     pending_notice,
-    plan_lines,
-    plan_summary,
 )
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
 
 RECORDED = """apiServer:
   certSANs: [k8s.lan]

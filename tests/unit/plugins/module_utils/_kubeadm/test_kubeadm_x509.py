@@ -113,7 +113,7 @@ def test_bytes_that_are_not_a_certificate_are_an_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("year", [2027, 2049, 2050, 2126])
 def test_the_end_of_the_validity_is_the_same_as_with_cryptography(year: int) -> None:
-    key = KEYS["ecdsa-p256"]
+    key: Any = KEYS["ecdsa-p256"]
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
     end = datetime.datetime(year, 11, 28, 7, 1, 15)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
