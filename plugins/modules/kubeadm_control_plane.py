@@ -22,8 +22,9 @@ description:
     is healthy again. The error contains the last lines of the container.
   - Before anything changes, etcd must have a quorum, and keep it while its member on this host restarts. The only
     member of a cluster may restart.
-  - The files as they were before are in C(/var/lib/gpulab/control-plane) until the change is healthy. After an
-    interruption, the next run completes the change, or its undoing.
+  - The files as they were before are in C(/var/lib/gpulab/control-plane) until the change is healthy and all of them are
+    valid. After an interruption, the next run first undoes a change of the configuration, or repeats a renewal of the
+    certificates from the copies.
   - Run it on one control plane after the other. While the only control plane changes, the API does not answer for a few
     seconds for each component.
 options:
@@ -45,8 +46,7 @@ options:
   compare:
     description:
       - Whether to compare the manifests and the certificate's names.
-      - Otherwise, only certificates are renewed, and a change that was interrupted is completed, or undone with a
-        warning if it does not become healthy.
+      - Otherwise, only certificates are renewed, and what was interrupted is undone or repeated.
     type: bool
     default: true
   certificates:
@@ -54,7 +54,7 @@ options:
       - V(all) renews the certificates that kubeadm manages, and restarts what reads them, but not the kubelet's.
       - V(expired) does this only if one of them has expired. Neither etcd nor other components are asked, and nothing
         is undone, because the control planes need each other to become healthy. Run the module with O(verify)
-        afterwards.
+        afterwards, which removes the copies of the former certificates.
       - V(keep) renews nothing.
     type: str
     choices: [keep, expired, all]
@@ -146,7 +146,7 @@ restarted:
   elements: str
   sample: [kube-apiserver]
 interrupted:
-  description: Whether an earlier run was interrupted, so that its change was completed or undone first.
+  description: Whether an earlier run was interrupted, so that its change was undone or repeated first.
   returned: success
   type: bool
 uploaded:

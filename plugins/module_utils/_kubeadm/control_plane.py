@@ -5,42 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError, reported
 from .._files import put_file, read_text, sync_directory, under
-from .._json import as_mapping
 from .._words import listing
 from . import cluster_settings, leaves
+from .differences import Differences, Plan, manifest_of
 from .etcd_gate import EtcdGate
-from .manifests import COMPONENTS, ETCD, compare, image, probe, settings, with_membership
+from .manifests import COMPONENTS, ETCD, compare, image, probe, settings
 from .run import Kubeadm
 from .static_pods import StaticPods, UnhealthyError
-from .undo import CHANGING, NONE, NOTHING, UNDO, Undo, next_step
+from .undo import CHANGING, CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
-_MANIFESTS = "/etc/kubernetes/manifests"
 # What a renewal takes from the configuration in the cluster.
 _LIFETIMES = ("certificateValidityPeriod", "encryptionAlgorithm")
-
-
-@dataclass
-class Plan:
-    """What differs: the new ``manifests`` by component, the API server's ``serving`` certificate and key by path,
-    whether all certificates are to be ``renewed``, and ``edits`` that are kept."""
-
-    manifests: dict[str, str] = field(default_factory=dict)
-    serving: dict[str, bytes] = field(default_factory=dict)
-    renewed: bool = False
-    changes: list[str] = field(default_factory=list)
-    edits: list[str] = field(default_factory=list)
-
-    @property
-    def differs(self) -> bool:
-        return bool(self.manifests or self.serving or self.renewed)
+# What a renewal needs of ClusterConfiguration.
+_FOR_RENEWAL = ("apiVersion", "kind", "kubernetesVersion", "certificatesDir", "networking", *_LIFETIMES)
 
 
 class ControlPlane:
@@ -54,113 +38,98 @@ class ControlPlane:
         self._pods = StaticPods(module, self._root, params["health_timeout"])
         self._etcd = EtcdGate(module, self._root)
         self._undo = Undo(self._root)
+        self._differences = Differences(module, self._kubeadm, self._undo)
         self._node: Mapping[str, Any] = params["node"]
         self._cluster: Mapping[str, Any] = params["cluster"]
-        self._recorded: Mapping[str, Any] | None = params["recorded"]
 
     def ensure(self) -> dict[str, Any]:
         """Apply what differs. Raise DomainError if it was refused, or undone because it was not healthy."""
         params, check = self._module.params, self._module.check_mode
         if not check:
             self._kubeadm.wait_for_others()
-        interrupted = self._undo.state
-        if not check and next_step(interrupted, False) == UNDO:
-            self._pods.check_kubelet()
-            self._put_back()
-        plan = self._plan(params["certificates"])
-        step = next_step(self._undo.state, plan.differs)
+        step = next_step(self._undo.state, self._undo.kind)
+        gone = self._expired() if params["certificates"] == EXPIRED else []
+        earlier, restarted = self._resume(step, gone)
+        # A renewal that was repeated counts as the wanted one.
+        plan = self._plan(gone, everything=params["certificates"] == ALL and step != REPEAT)
+        changes = [*earlier, *plan.changes]
         result: dict[str, Any] = {
-            "changed": step != NOTHING or interrupted != NONE,
-            "changes": plan.changes,
+            "changed": plan.differs or (step != NOTHING and params["certificates"] != EXPIRED),
+            "changes": changes,
             "edits": plan.edits,
-            "restarted": self._affected(plan),
-            "interrupted": interrupted != NONE,
+            "restarted": [name for name in COMPONENTS if name in (*restarted, *self._affected(plan))],
+            "interrupted": step != NOTHING,
             "uploaded": bool(params["upload"]),
-            "diff": {"before": "", "after": "".join(f"{line}\n" for line in plan.changes)},
+            "diff": {"before": "", "after": "".join(f"{line}\n" for line in changes)},
         }
-        if not check and (step != NOTHING or params["verify"]):
+        if not check and (plan.differs or params["verify"]):
             self._apply(plan, gated=params["certificates"] != EXPIRED)
         if params["upload"]:
             result["changed"] = True
             self._upload()
         return result
 
-    def _plan(self, certificates: str) -> Plan:
-        plan = Plan()
+    def _resume(self, step: str, gone: list[str]) -> tuple[list[str], list[str]]:
+        """Repeat or undo what was interrupted. Return what this changes, and the components that it restarts."""
+        params, check = self._module.params, self._module.check_mode
+        if step == NOTHING or (step == REPEAT and params["verify"]):
+            return [], []
+        if params["certificates"] == EXPIRED:
+            # With expired certificates, nothing can become healthy, so the files of before are the start of a renewal.
+            if gone and not check:
+                self._undo.restore()
+            return [], []
+        affected = [name for name in COMPONENTS if self._files_of(name)]
+        if not check:
+            self._pods.check_kubelet()
+        if step == REPEAT:
+            if not check:
+                self._apply(Plan(renewed=True), gated=True)
+            return ["certificates: renewed again, because their renewal was interrupted"], affected
+        changes = self._undone_changes()
+        if not check:
+            self._put_back()
+            self._module.warn(f"A change of this control plane was interrupted. {_UNDONE}")
+        return changes, affected
+
+    def _undone_changes(self) -> list[str]:
+        """Return what differs from the files as they were before the change."""
+        changes = []
+        for component in COMPONENTS:
+            text, original = read_text(self._path(manifest_of(component))), self._undo.original(manifest_of(component))
+            if original is None or text == original:
+                continue
+            try:
+                found = compare(component, settings(text or "", component), settings(original, component))
+                changes += map(str, found.changes)
+            except DomainError:
+                changes.append(f"{component}: its manifest, which is damaged, is restored")
+        others = [name for name in self._undo.names if name.endswith((".crt", ".conf"))]
+        if any(read_text(self._path(name)) != self._undo.original(name) for name in others):
+            changes.append("certificates: those from before the interrupted change")
+        return changes
+
+    def _expired(self) -> list[str]:
+        """Return the files that have expired, also of those that an interrupted change has copied."""
+        return sorted({*leaves.expired(self._root), *leaves.expired(self._undo.copies)})
+
+    def _plan(self, gone: list[str], everything: bool) -> Plan:
+        plan = Plan(renewed=everything or bool(gone))
         if self._module.params["compare"]:
-            self._plan_manifests(plan)
-            self._plan_serving(plan)
-        gone = leaves.expired(self._root) if certificates == EXPIRED else []
-        plan.renewed = certificates == ALL or bool(gone)
+            self._differences.add_to(plan)
         if plan.renewed:
             plan.changes.append(f"certificates: renewed{f' (expired: {listing(gone)})' if gone else ''}")
         return plan
 
-    def _plan_manifests(self, plan: Plan) -> None:
-        self._kubeadm.validate(leaves.documents(self._node, self._cluster))
-        wanted = self._render(self._cluster)
-        recorded = self._render(self._recorded) if self._recorded is not None else {}
-        for component, text in wanted.items():
-            running = read_text(self._path(_manifest(component)))
-            if running is None:
-                raise DomainError(
-                    f"Error while comparing {component} with its configuration: {_manifest(component)} is missing. "
-                    "Restore it from a backup, or stop what moved it away."
-                )
-            original = self._undo.original(_manifest(component))
-            found = compare(
-                component,
-                settings(running, component),
-                settings(text, component),
-                settings(recorded[component], component) if component in recorded else None,
-                settings(original, component) if original is not None else None,
-            )
-            plan.edits += map(str, found.edits)
-            if found.changes and found.edits:
-                raise DomainError(_refusal(component, f"the manifest has settings that are {_ONLY}", found.edits))
-            if found.changes:
-                plan.manifests[component] = with_membership(text, running) if component == ETCD else text
-                plan.changes += map(str, found.changes)
-
-    def _plan_serving(self, plan: Plan) -> None:
-        made = leaves.new_serving_certificate(self._kubeadm, self._root, self._node, self._cluster)
-        key, certificate = leaves.SERVING
-        # A certificate that an interrupted change has left may be damaged.
-        interrupted = key in self._undo.names
-        text = self._undo.original(certificate) if interrupted else read_text(self._path(certificate))
-        present = leaves.serving_names(text)
-        if not made:
-            leaves.check_without_key(present, _names(self._cluster))
-            return
-        recorded = _names(self._recorded) if self._recorded is not None else None
-        found = leaves.compare_names(present, leaves.serving_names(made[certificate].decode()), recorded)
-        plan.edits += [f"kube-apiserver: name {name} in its certificate" for name in found.edits]
-        if found.differ and found.edits:
-            raise DomainError(_refusal("kube-apiserver", f"its certificate has names that are {_ONLY}", found.edits))
-        if found.differ or interrupted:
-            plan.serving = made
-            names = [*(f"+{name}" for name in found.missing), *(f"-{name}" for name in found.removed)]
-            plan.changes.append(f"kube-apiserver: names in its certificate {listing(names)}")
-
-    def _render(self, cluster: Mapping[str, Any]) -> dict[str, str]:
-        """Return the manifests that kubeadm writes for this configuration, by component. Nothing is changed."""
-        config, phase = leaves.documents(self._node, cluster), ["init", "phase"]
-        with leaves.scratch(self._root) as directory:
-            doing = "creating the manifests of the control plane"
-            self._kubeadm.phase([*phase, "control-plane", "all"], config, doing, directory)
-            self._kubeadm.phase([*phase, "etcd", "local"], config, doing, directory)
-            found = {name: read_text(directory / f"{name}.yaml") for name in COMPONENTS}
-        return {name: text for name, text in found.items() if text is not None}
-
     def _affected(self, plan: Plan) -> list[str]:
-        there = [name for name in COMPONENTS if self._path(_manifest(name)).exists()]
+        there = [name for name in COMPONENTS if self._path(manifest_of(name)).exists()]
         serving = ["kube-apiserver"] if plan.serving else []
         return [name for name in there if plan.renewed or name in plan.manifests or name in serving]
 
     def _apply(self, plan: Plan, gated: bool) -> None:
         affected = self._affected(plan)
         self._pods.check_kubelet()
-        text = read_text(self._path(_manifest(ETCD)))
+        text = read_text(self._path(manifest_of(ETCD)))
         # While a change is completed, its own restart may be the reason that etcd has no quorum.
         if gated and plan.differs and text is not None and self._undo.state != CHANGING:
             self._etcd.ask(text, restarts=ETCD in affected)
@@ -168,30 +137,41 @@ class ControlPlane:
             self._pods.pull(image(text, component), self._module.params["timeout"])
         if plan.differs:
             renewed = leaves.renewed_files(self._root) if plan.renewed else []
-            self._undo.begin([*map(_manifest, plan.manifests), *plan.serving, *renewed])
+            kind = CONFIGURATION if plan.manifests or plan.serving else RENEWAL
+            names = [*map(manifest_of, plan.manifests), *plan.serving, *renewed]
+            self._undo.begin(names, kind, self._for_renewal() if plan.renewed else {})
         try:
             self._write_certificates(plan)
             for component in COMPONENTS:
                 self._settle(component, plan, gated)
             if gated:
                 self._check_all()
+                leaves.check_whole(self._root, self._undo.names)
             elif plan.renewed:
                 # It waits up to five minutes before it starts again what has ended often.
                 self._pods.restart_kubelet()
         except (DomainError, OSError) as error:
             if not gated or self._undo.state == NONE:
                 raise
-            self._fail(reported(error), repair=not (plan.differs or self._module.params["compare"]))
-        self._undo.end()
+            self._fail(reported(error))
+        if gated:
+            self._undo.end()
+
+    def _for_renewal(self) -> Mapping[str, Any]:
+        """Return the configuration for a renewal; one that is repeated has its own."""
+        if self._undo.settings:
+            return self._undo.settings
+        compared = self._module.params["compare"]
+        recorded = {} if compared else cluster_settings.configuration(self._module, self._root)
+        lifetimes = {name: recorded[name] for name in _LIFETIMES if name in recorded}
+        found = {**self._cluster, **lifetimes}
+        return {name: found[name] for name in _FOR_RENEWAL if name in found}
 
     def _write_certificates(self, plan: Plan) -> None:
         if plan.renewed:
             # kubeadm reads the former certificates, which an interrupted renewal may have damaged.
             self._undo.put_back()
-            compared = self._module.params["compare"]
-            recorded = {} if compared else cluster_settings.configuration(self._module, self._root)
-            lifetimes = {name: recorded[name] for name in _LIFETIMES if name in recorded}
-            leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, {**self._cluster, **lifetimes}))
+            leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._undo.settings))
         for name, data in plan.serving.items():
             path = self._path(name)
             put_file(path, data, 0o600 if name.endswith(".key") else 0o644)
@@ -203,23 +183,20 @@ class ControlPlane:
         files = [self._path(name) for name in names]
         text = plan.manifests.get(component)
         if text is not None:
-            path = self._path(_manifest(component))
+            path = self._path(manifest_of(component))
             put_file(path, text.encode(), 0o600)
             sync_directory(path.parent)
         elif names and self._pods.is_stale(component, files):
             self._pods.restart(component)
         if names and gated:
-            # The kubelet may not have noticed an interrupted change that is taken back.
-            original = self._undo.original(_manifest(component))
-            same = text is not None and original is not None and _same(text, original, component)
-            self._await(component, files, self._undo.since if same else 0)
+            self._await(component, files)
 
     def _files_of(self, component: str) -> list[str]:
-        read = (_manifest(component), *leaves.READ_BY[component])
+        read = (manifest_of(component), *leaves.READ_BY[component])
         return [name for name in read if name in self._undo.names]
 
     def _await(self, component: str, files: list[Path], before: float = 0) -> None:
-        text = read_text(self._path(_manifest(component))) or ""
+        text = read_text(self._path(manifest_of(component))) or ""
         try:
             self._pods.await_healthy(component, probe(text, component), files, before)
             if component == ETCD:
@@ -229,24 +206,29 @@ class ControlPlane:
 
     def _check_all(self) -> None:
         for component in COMPONENTS:
-            if self._path(_manifest(component)).exists():
+            if self._path(manifest_of(component)).exists():
                 self._await(component, [])
 
-    def _fail(self, error: DomainError, repair: bool) -> None:
-        """Undo the change and raise its error, unless this run only repairs what an interrupted one has left."""
+    def _fail(self, error: DomainError) -> None:
+        """Undo the change and raise its error."""
+        copies = f"The files as they were before are copied in {self._undo.copies}"
+        if leaves.expired(self._undo.copies):
+            raise DomainError(
+                f"Error while renewing certificates that have expired: {error}\n{copies}; the next run of "
+                "gpulab.kubernetes.renew_certificates repeats the renewal.",
+                **error.fields,
+            ) from error
         try:
             self._put_back()
         except (DomainError, OSError) as another:
             raise DomainError(
-                f"Error while changing the control plane: {error}\nIt could not be undone: {reported(another)}\nThe "
-                f"files as they were before are copied in {under(self._root, '/var/lib/gpulab/control-plane/before')}; "
-                "the next run continues to undo the change.",
+                f"Error while changing the control plane: {error}\nIt could not be undone: {reported(another)}\n"
+                f"{copies}; the next run continues to undo the change.",
                 **error.fields,
             ) from another
-        said = f"{error}\nThe change was undone on this control plane, which is healthy again."
-        if not repair:
-            raise DomainError(f"Error while changing the control plane: {said}", undone=True, **error.fields) from error
-        self._module.warn(f"A change of this control plane was interrupted: {said}")
+        raise DomainError(
+            f"Error while changing the control plane: {error}\n{_UNDONE}", undone=True, **error.fields
+        ) from error
 
     def _put_back(self) -> None:
         """Restore the files as they were before the change, and wait until everything is healthy."""
@@ -255,7 +237,7 @@ class ControlPlane:
         for component in reversed(COMPONENTS):
             names = self._files_of(component)
             files = [self._path(name) for name in names]
-            if _manifest(component) not in restored and names and self._pods.is_stale(component, files):
+            if manifest_of(component) not in restored and names and self._pods.is_stale(component, files):
                 self._pods.restart(component)
             if names:
                 self._await(component, files, since)
@@ -271,23 +253,4 @@ class ControlPlane:
         return under(self._root, name)
 
 
-_ONLY = "neither in the cluster's configuration nor in the inventory"
-
-
-def _names(cluster: Mapping[str, Any]) -> list[str]:
-    return [str(name).lower() for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
-
-
-def _manifest(component: str) -> str:
-    return f"{_MANIFESTS}/{component}.yaml"
-
-
-def _same(text: str, other: str, component: str) -> bool:
-    return settings(text, component) == settings(other, component)
-
-
-def _refusal(component: str, what: str, edits: Iterable[Any]) -> str:
-    return (
-        f"Error while changing {component}: {what}, so the change would remove them: {listing(edits)}. Add them to "
-        "kubeadm_cluster_configuration to keep them, or remove them by hand. Nothing was changed."
-    )
+_UNDONE = "The change was undone on this control plane, which is healthy again."

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import read_file, read_text, sync_directory, under
+from .._files import put_file, read_file, read_text, sync_directory, under
 from .._words import listing
 from .kubeconfig import read_kubeconfig
 from .manifests import API_SERVER, ETCD
@@ -76,6 +77,33 @@ def _end(root: str, name: str) -> datetime | None:
         return expires(certificates(pem)[0])
     except DomainError:
         return None
+
+
+def check_whole(root: str, names: Iterable[str]) -> None:
+    """Raise DomainError if one of these certificates, keys and kubeconfigs is not valid; others are not read."""
+    for name in names:
+        path = under(root, name)
+        if not name.endswith((".crt", ".conf")) or not path.exists():
+            continue
+        try:
+            if name.endswith(".conf"):
+                user = read_kubeconfig(read_text(path) or "")
+                if user.client_certificate is not None:
+                    _check_pair(root, user.client_certificate, user.client_key or "")
+            elif path.with_suffix(".key").exists():
+                _check_pair(root, read_text(path) or "", read_text(path.with_suffix(".key")) or "")
+            else:
+                certificates(read_text(path) or "")
+        except (DomainError, OSError) as error:
+            raise DomainError(f"Error while checking {path}: it is damaged ({error})") from error
+
+
+def _check_pair(root: str, certificate: str, key: str) -> None:
+    """Raise OSError if these texts are not a certificate and its key."""
+    with scratch(root) as directory:
+        path = directory / "pair.pem"
+        put_file(path, f"{certificate}\n{key}\n".encode(), 0o600)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(path)
 
 
 def renew(kubeadm: Kubeadm, root: str, config: str) -> None:

@@ -73,21 +73,18 @@ def compare(
     running: Mapping[str, str],
     wanted: Mapping[str, str],
     recorded: Mapping[str, str] | None = None,
-    original: Mapping[str, str] | None = None,
 ) -> Comparison:
     """Compare the settings that run with those that are wanted.
 
     ``recorded`` are those that kubeadm would write for the configuration in the cluster: where they are the wanted
-    ones, but others run, somebody has edited the manifest. ``original`` ran before a change that was interrupted, whose
-    settings are no edits.
+    ones, but others run, somebody has edited the manifest.
     """
     changes: list[Change] = []
     edits: list[Change] = []
-    before = running if original is None else original
     for name in sorted({*running, *wanted}):
         if running.get(name) == wanted.get(name) or (component == ETCD and name in _INITIAL):
             continue
-        edited = recorded is not None and recorded.get(name) == wanted.get(name) != before.get(name)
+        edited = recorded is not None and recorded.get(name) == wanted.get(name)
         (edits if edited else changes).append(Change(component, name, running.get(name), wanted.get(name)))
     return Comparison(tuple(changes), tuple(edits))
 

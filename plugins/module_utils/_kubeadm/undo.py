@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The record of a change of a control plane that is in progress, with the files as they were before it.
 
-It is written and synced before the first file changes, and removed when the result was healthy. The next run after an
-interruption (also a power cut) completes the change, or completes its undoing if that had begun.
+It is written and synced before the first file changes, and removed when everything that has copies is whole in place.
+The next run after an interruption (also a power cut) undoes a change of the configuration, and repeats a renewal of the
+certificates from the copies.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import json
 import shutil
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from .._errors import DomainError
 from .._files import put_file, read_file, read_text, sync_directory, under
@@ -22,17 +24,16 @@ from .._files import put_file, read_file, read_text, sync_directory, under
 DIRECTORY = "/var/lib/gpulab/control-plane"
 _RECORD, _FILES = "change.json", "before"
 NONE, CHANGING, UNDOING = "none", "changing", "undoing"
-NOTHING, CHANGE, VERIFY, UNDO = "nothing", "change", "verify", "undo"
-_STATES = (CHANGING, UNDOING)
+CONFIGURATION, RENEWAL = "configuration", "renewal"
+NOTHING, REPEAT, UNDO = "nothing", "repeat", "undo"
+_STATES, _KINDS = (CHANGING, UNDOING), (CONFIGURATION, RENEWAL)
 
 
-def next_step(state: str, differs: bool) -> str:
-    """Return what a run does: ``state`` is that of the record, ``differs`` whether files have to change."""
-    if state == UNDOING:
-        return UNDO
-    if differs:
-        return CHANGE
-    return VERIFY if state == CHANGING else NOTHING
+def next_step(state: str, kind: str) -> str:
+    """Return what a run does first: ``state`` and ``kind`` are those of the record."""
+    if state == NONE:
+        return NOTHING
+    return REPEAT if state == CHANGING and kind == RENEWAL else UNDO
 
 
 def is_interrupted(root: str) -> bool:
@@ -48,6 +49,9 @@ class Undo:
         self._record = self._directory / _RECORD
         self._modes: dict[str, int | None] = {}
         self.state = NONE
+        self.kind = CONFIGURATION
+        # The configuration with which certificates are renewed.
+        self.settings: dict[str, Any] = {}
         # When the change began, in seconds since 1970.
         self.since = 0.0
         self._read()
@@ -60,7 +64,8 @@ class Undo:
             found = json.loads(text)
             self.state, files, self.since = found["state"], found["files"], float(found["since"])
             self._modes = {str(name): None if mode is None else int(mode) for name, mode in files.items()}
-            valid = found["schema"] == 1 and self.state in _STATES
+            self.kind, self.settings = found["kind"], dict(found["settings"])
+            valid = found["schema"] == 1 and self.state in _STATES and self.kind in _KINDS
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             valid = False
         if not valid or not all(_is_ours(name) for name in self._modes):
@@ -70,7 +75,7 @@ class Undo:
                 "mistake, and remove the record."
             )
 
-    def begin(self, paths: Iterable[str]) -> None:
+    def begin(self, paths: Iterable[str], kind: str, settings: Mapping[str, Any] | None = None) -> None:
         """Copy files that are about to change, and record it. Copies of an interrupted change stay."""
         if self.state == NONE:
             shutil.rmtree(self._directory / _FILES, ignore_errors=True)
@@ -85,6 +90,7 @@ class Undo:
                 copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
                 put_file(copy, data, 0o600)
                 _sync(copy, self._directory)
+        self.kind, self.settings = kind, dict(settings or {})
         self._write(CHANGING)
 
     def original(self, name: str) -> str | None:
@@ -111,11 +117,16 @@ class Undo:
 
     def end(self) -> None:
         """Forget the change; the copies are removed, because they contain keys."""
-        self.state, self._modes = NONE, {}
+        self.state, self._modes, self.settings = NONE, {}, {}
         self._record.unlink(missing_ok=True)
         if self._directory.is_dir():
             sync_directory(self._directory)
         shutil.rmtree(self._directory / _FILES, ignore_errors=True)
+
+    @property
+    def copies(self) -> str:
+        """Return the directory with the copies; in it, they have the paths of the files."""
+        return str(self._directory / _FILES)
 
     @property
     def names(self) -> list[str]:
@@ -126,7 +137,8 @@ class Undo:
 
     def _write(self, state: str) -> None:
         self.state = state
-        record = {"schema": 1, "state": state, "since": self.since, "files": self._modes}
+        record = {"schema": 1, "state": state, "kind": self.kind, "since": self.since}
+        record.update(files=self._modes, settings=self.settings)
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         put_file(self._record, json.dumps(record).encode(), 0o600)
         _sync(self._record, self._directory.parent)

@@ -272,17 +272,89 @@ def test_an_interrupted_renewal_is_finished_by_a_run_that_does_not_renew(host: C
     assert not host.record.exists()
 
 
+@pytest.mark.parametrize("changes", [{"cluster": {}, "compare": False}, {}])
+def test_what_an_interrupted_renewal_has_damaged_is_renewed_from_the_copies(
+    host: ControlPlaneHost, changes: dict[str, Any]
+) -> None:
+    host.interrupt(host.crictl, "kube-apiserver", certificates="all", compare=False)
+    names = ("admin.conf", "pki/apiserver.crt", "pki/apiserver.key", "pki/etcd/healthcheck-client.key")
+    for name in names:
+        (host.etc / name).write_text("")
+    preview = host.run(check=True, **changes)
+    assert preview["changes"] == ["certificates: renewed again, because their renewal was interrupted"]
+    assert preview["restarted"] == list(COMPONENTS)
+    assert host.run(**changes)["interrupted"]
+    assert (host.etc / "admin.conf").read_text().count("# renewed") == 1
+    assert all((host.etc / name).read_text() for name in names)
+    assert not host.record.exists()
+
+
+def test_copies_stay_while_a_certificate_is_damaged(host: ControlPlaneHost) -> None:
+    (host.root / "seed/renewed/admin.conf").write_text("")
+    before = (host.etc / "admin.conf").read_text()
+    result = host.run(certificates="all", compare=False)
+    assert "admin.conf: it is damaged" in result["msg"]
+    assert result["undone"]
+    assert (host.etc / "admin.conf").read_text() == before
+
+
+def test_a_renewal_of_expired_certificates_is_repeated_from_the_copies(host: ControlPlaneHost) -> None:
+    host.seed(host.root / "seed", "apiserver", "expired", days=-1)
+    for end in ("crt", "key"):
+        (host.etc / f"pki/apiserver.{end}").write_text((host.root / f"seed/apiserver-expired.{end}").read_text())
+    (host.root / "seed/renewed/apiserver.crt").write_text((host.root / "seed/apiserver-expired.crt").read_text())
+    host.interrupt(host.crictl, "kube-apiserver", certificates="expired", compare=False)
+    names = ("pki/apiserver.crt", "pki/apiserver.key", "admin.conf")
+    for name in names:
+        (host.etc / name).write_text("")
+    assert host.run(certificates="expired", compare=False)["changes"]
+    assert all((host.etc / name).read_text() for name in names)
+    assert host.copy("admin.conf").exists()
+
+
+def test_expired_certificates_are_renewed_although_a_change_is_being_undone(host: ControlPlaneHost) -> None:
+    before = host.manifest()
+    (host.root / "broken").write_text("kube-apiserver")
+    host.run(cluster=cluster(apiServer={"v": "4"}))
+    assert json.loads(host.record.read_text())["state"] == "undoing"
+    host.expire("pki/apiserver.crt")
+    (host.root / "broken").unlink()
+    result = host.run(certificates="expired", compare=False)
+    assert (result["failed"], host.manifest()) == (False, before)
+    assert "certificates: renewed (expired: /etc/kubernetes/pki/apiserver.crt)" in result["changes"]
+    assert host.copy("admin.conf").exists()
+
+
+def test_half_a_change_is_not_forgotten_by_a_repair(host: ControlPlaneHost) -> None:
+    wanted = cluster(apiServer={"v": "4"}, scheduler={"v": "4"})
+    host.interrupt(host.crictl, "kube-apiserver", cluster=wanted)
+    host.run(cluster={}, compare=False)
+    assert "--v=2" in host.manifest()
+    result = host.run(recorded=cluster())
+    assert (result["changed"], result["edits"]) == (False, [])
+
+
 def test_only_expired_certificates_are_renewed_if_that_is_wanted(host: ControlPlaneHost) -> None:
     assert not host.run(certificates="expired", compare=False)["changed"]
     host.seed(host.root / "seed", "apiserver", "expired", days=-1)
     pair = (host.root / "seed/apiserver-expired.crt").read_text()
-    (host.etc / "pki/apiserver.crt").write_text(pair)
+    for end in ("crt", "key"):
+        (host.etc / f"pki/apiserver.{end}").write_text((host.root / f"seed/apiserver-expired.{end}").read_text())
     # Nothing answers while other control planes have expired certificates, too.
     (host.root / "members-down").write_text("cp1")
     host.api.answers["/healthz"] = (500, {"message": "no"})
     result = host.run(certificates="expired", compare=False)
     assert result["changes"] == ["certificates: renewed (expired: /etc/kubernetes/pki/apiserver.crt)"]
     assert host.started == list(COMPONENTS)
+    # The copies stay until it is verified that everything is healthy.
+    assert host.copy("pki/apiserver.crt").read_text() == pair
+    assert "not healthy" in host.run(verify=True, compare=False, health_timeout=1)["msg"]
+    assert host.copy("pki/apiserver.crt").read_text() == pair
+    (host.root / "members-down").unlink()
+    host.api.answers["/healthz"] = (200, "ok")
+    assert not host.run(verify=True, compare=False)["failed"]
+    assert host.started == list(COMPONENTS)
+    assert not host.record.parent.joinpath("before").exists()
     assert not host.record.exists()
 
 

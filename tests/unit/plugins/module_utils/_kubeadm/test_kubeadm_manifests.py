@@ -19,13 +19,14 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifes
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import read_containers, started
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import (
-    CHANGE,
     CHANGING,
+    CONFIGURATION,
     NONE,
     NOTHING,
+    RENEWAL,
+    REPEAT,
     UNDO,
     UNDOING,
-    VERIFY,
     Undo,
     next_step,
 )
@@ -139,35 +140,23 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "running, wanted, recorded, original, changes, edits",
+    "running, wanted, recorded, changes, edits",
     [
-        ("a", "a", "a", None, False, False),
-        ("a", "b", "a", None, True, False),
-        ("a", "b", None, None, True, False),
+        ("a", "a", "a", False, False),
+        ("a", "b", "a", True, False),
+        ("a", "b", None, True, False),
         # Somebody has edited the manifest.
-        ("edited", "a", "a", None, False, True),
-        (None, "a", "a", None, False, True),
+        ("edited", "a", "a", False, True),
+        (None, "a", "a", False, True),
         # The inventory names it: it decides.
-        ("edited", "b", "a", None, True, False),
-        # An interrupted run of this collection has written it.
-        ("b", "a", "a", "a", True, False),
-        # It was edited before the interrupted run.
-        ("edited", "a", "a", "edited", False, True),
+        ("edited", "b", "a", True, False),
     ],
 )
-def test_changes_and_edits(
-    running: str | None, wanted: str, recorded: str | None, original: str | None, changes: bool, edits: bool
-) -> None:
+def test_changes_and_edits(running: str | None, wanted: str, recorded: str | None, changes: bool, edits: bool) -> None:
     def flags(value: str | None) -> dict[str, str]:
         return {} if value is None else {"--x": value}
 
-    found = compare(
-        SERVER,
-        flags(running),
-        flags(wanted),
-        None if recorded is None else flags(recorded),
-        None if original is None else flags(original),
-    )
+    found = compare(SERVER, flags(running), flags(wanted), None if recorded is None else flags(recorded))
     assert (bool(found.changes), bool(found.edits)) == (changes, edits)
 
 
@@ -223,18 +212,18 @@ def test_a_new_container(since: float, before: float, attempt: int, state: str, 
 
 
 @pytest.mark.parametrize(
-    "state, differs, expected",
+    "state, kind, expected",
     [
-        (NONE, False, NOTHING),
-        (NONE, True, CHANGE),
-        (CHANGING, True, CHANGE),
-        (CHANGING, False, VERIFY),
-        (UNDOING, True, UNDO),
-        (UNDOING, False, UNDO),
+        (NONE, CONFIGURATION, NOTHING),
+        (NONE, RENEWAL, NOTHING),
+        (CHANGING, CONFIGURATION, UNDO),
+        (CHANGING, RENEWAL, REPEAT),
+        (UNDOING, CONFIGURATION, UNDO),
+        (UNDOING, RENEWAL, UNDO),
     ],
 )
-def test_what_the_run_after_an_interruption_does(state: str, differs: bool, expected: str) -> None:
-    assert next_step(state, differs) == expected
+def test_what_the_run_after_an_interruption_does_first(state: str, kind: str, expected: str) -> None:
+    assert next_step(state, kind) == expected
 
 
 def test_files_return_with_their_modes_and_new_ones_are_removed(tmp_path: Path) -> None:
@@ -242,13 +231,13 @@ def test_files_return_with_their_modes_and_new_ones_are_removed(tmp_path: Path) 
     etc.mkdir(parents=True)
     (etc / "old").write_text("before")
     (etc / "old").chmod(0o640)
-    Undo(str(tmp_path)).begin(["/etc/kubernetes/old", "/etc/kubernetes/new"])
+    Undo(str(tmp_path)).begin(["/etc/kubernetes/old", "/etc/kubernetes/new"], CONFIGURATION)
     (etc / "old").write_text("after")
     (etc / "new").write_text("after")
     # Another run continues, with one more file.
     again = Undo(str(tmp_path))
     assert (again.state, again.original("/etc/kubernetes/old")) == (CHANGING, "before")
-    again.begin(["/etc/kubernetes/old"])
+    again.begin(["/etc/kubernetes/old"], CONFIGURATION)
     assert sorted(Undo(str(tmp_path)).restore()) == ["/etc/kubernetes/new", "/etc/kubernetes/old"]
     assert ((etc / "old").read_text(), (etc / "old").stat().st_mode & 0o777) == ("before", 0o640)
     assert not (etc / "new").exists()

@@ -1,0 +1,132 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find what differs between a control plane and the configuration that it is to have. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .._errors import DomainError
+from .._files import read_text, under
+from .._json import as_mapping
+from .._words import listing
+from . import leaves
+from .manifests import COMPONENTS, ETCD, compare, settings, with_membership
+from .run import Kubeadm
+from .undo import Undo
+
+_MANIFESTS = "/etc/kubernetes/manifests"
+_ONLY = "neither in the cluster's configuration nor in the inventory"
+
+
+@dataclass
+class Plan:
+    """What differs: the new ``manifests`` by component, the API server's ``serving`` certificate and key by path,
+    whether all certificates are to be ``renewed``, and ``edits`` that are kept."""
+
+    manifests: dict[str, str] = field(default_factory=dict)
+    serving: dict[str, bytes] = field(default_factory=dict)
+    renewed: bool = False
+    changes: list[str] = field(default_factory=list)
+    edits: list[str] = field(default_factory=list)
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.manifests or self.serving or self.renewed)
+
+
+class Differences:
+    """What differs on this host. ``module`` has the parameters of kubeadm_control_plane.
+
+    A file that an interrupted change has left counts as it was before, because it is undone first.
+    """
+
+    def __init__(self, module: Any, kubeadm: Kubeadm, undo: Undo) -> None:
+        params = module.params
+        self._root: str = params["root"]
+        self._kubeadm, self._undo = kubeadm, undo
+        self._node: Mapping[str, Any] = params["node"]
+        self._cluster: Mapping[str, Any] = params["cluster"]
+        self._recorded: Mapping[str, Any] | None = params["recorded"]
+
+    def add_to(self, plan: Plan) -> None:
+        """Add the manifests and the certificate that differ. Raise DomainError if they must not be replaced."""
+        self._plan_manifests(plan)
+        self._plan_serving(plan)
+
+    def _plan_manifests(self, plan: Plan) -> None:
+        self._kubeadm.validate(leaves.documents(self._node, self._cluster))
+        wanted = self._render(self._cluster)
+        recorded = self._render(self._recorded) if self._recorded is not None else {}
+        for component, text in wanted.items():
+            running = self._present(manifest_of(component))
+            if running is None:
+                raise DomainError(
+                    f"Error while comparing {component} with its configuration: {manifest_of(component)} is missing. "
+                    "Restore it from a backup, or stop what moved it away."
+                )
+            found = compare(
+                component,
+                settings(running, component),
+                settings(text, component),
+                settings(recorded[component], component) if component in recorded else None,
+            )
+            plan.edits += map(str, found.edits)
+            if found.changes and found.edits:
+                raise DomainError(_refusal(component, f"the manifest has settings that are {_ONLY}", found.edits))
+            if found.changes:
+                plan.manifests[component] = with_membership(text, running) if component == ETCD else text
+                plan.changes += map(str, found.changes)
+
+    def _plan_serving(self, plan: Plan) -> None:
+        made = leaves.new_serving_certificate(self._kubeadm, self._root, self._node, self._cluster)
+        certificate = leaves.SERVING[1]
+        present = leaves.serving_names(self._present(certificate))
+        if not made:
+            leaves.check_without_key(present, _names(self._cluster))
+            return
+        recorded = _names(self._recorded) if self._recorded is not None else None
+        found = leaves.compare_names(present, leaves.serving_names(made[certificate].decode()), recorded)
+        plan.edits += [f"kube-apiserver: name {name} in its certificate" for name in found.edits]
+        if found.differ and found.edits:
+            raise DomainError(_refusal("kube-apiserver", f"its certificate has names that are {_ONLY}", found.edits))
+        if found.differ:
+            plan.serving = made
+            names = [*(f"+{name}" for name in found.missing), *(f"-{name}" for name in found.removed)]
+            plan.changes.append(f"kube-apiserver: names in its certificate {listing(names)}")
+
+    def _render(self, cluster: Mapping[str, Any]) -> dict[str, str]:
+        """Return the manifests that kubeadm writes for this configuration, by component. Nothing is changed."""
+        config, phase = leaves.documents(self._node, cluster), ["init", "phase"]
+        with leaves.scratch(self._root) as directory:
+            doing = "creating the manifests of the control plane"
+            self._kubeadm.phase([*phase, "control-plane", "all"], config, doing, directory)
+            self._kubeadm.phase([*phase, "etcd", "local"], config, doing, directory)
+            found = {name: read_text(directory / f"{name}.yaml") for name in COMPONENTS}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def _present(self, name: str) -> str | None:
+        original = self._undo.original(name)
+        return read_text(self._path(name)) if original is None else original
+
+    def _path(self, name: str) -> Path:
+        return under(self._root, name)
+
+
+def manifest_of(component: str) -> str:
+    return f"{_MANIFESTS}/{component}.yaml"
+
+
+def _names(cluster: Mapping[str, Any]) -> list[str]:
+    return [str(name).lower() for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
+
+
+def _refusal(component: str, what: str, edits: Iterable[Any]) -> str:
+    return (
+        f"Error while changing {component}: {what}, so the change would remove them: {listing(edits)}. Add them to "
+        "kubeadm_cluster_configuration to keep them, or remove them by hand. Nothing was changed."
+    )
