@@ -22,7 +22,7 @@ description:
     is healthy again. The error contains the last lines of the container.
   - Before anything changes, etcd must have a quorum, and keep it while its member on this host restarts. The only
     member of a cluster may restart.
-  - The files as they were before are in C(/var/lib/gpulab/control-plane) until the change is healthy and all of them are
+  - The files as they were before are in C(/var/lib/gpulab/control-plane) until the change is healthy and all files are
     valid. After an interruption, the next run first undoes a change of the configuration, or repeats a renewal of the
     certificates from the copies.
   - Run it on one control plane after the other. While the only control plane changes, the API does not answer for a few

@@ -31,8 +31,8 @@ from .text import mask
 
 _RUNNING, _EXITED = "CONTAINER_RUNNING", "CONTAINER_EXITED"
 _INTERVAL = 0.5
-# The kubelet restarts a container immediately, then after 10 s: one that has ended three times will not start.
-_HOPELESS = 2
+# How often a component may end while it is awaited, such as while another one that it needs restarts.
+_ENDS = 2
 _LINES, _LONGEST_LINE = 15, 300
 _GRACE = 30
 # A container from before a change may be ending: it is healthy if it still is after this time, in seconds.
@@ -74,15 +74,27 @@ def read_containers(text: str) -> list[Container]:
     return sorted(found, key=lambda each: each.created, reverse=True)
 
 
-def started(containers: Iterable[Container], since: float, before: float = 0) -> bool | None:
-    """Return whether a container runs that was created after ``since``, None if it has ended too often to expect that.
+def started(containers: Iterable[Container], since: float, before: float = 0) -> bool:
+    """Return whether a container runs that was created after ``since``, or ``before`` a change that was undone."""
+    return any(each.running for each in containers if each.created > since or each.created < before)
 
-    One from ``before`` a change that was undone also counts.
-    """
-    new = [each for each in containers if each.created > since or each.created < before]
-    if any(each.running for each in new):
-        return True
-    return None if any(each.exited and each.attempt >= _HOPELESS for each in new if each.created > since) else False
+
+class Restarts:
+    """Counts how often a component has ended since a time; a pod counts the restarts of its whole life."""
+
+    def __init__(self, since: float) -> None:
+        self._since = since
+        self._lowest: int | None = None
+
+    def are_too_many(self, containers: Iterable[Container]) -> bool:
+        """Return whether the newest of these containers has ended, and was restarted too often to expect more."""
+        new = [each for each in containers if each.created > self._since]
+        if not new:
+            return False
+        lowest = min(each.attempt for each in new)
+        self._lowest = lowest if self._lowest is None else min(lowest, self._lowest)
+        newest = max(new, key=lambda each: each.created)
+        return newest.exited and newest.attempt - self._lowest > _ENDS
 
 
 class StaticPods:
@@ -132,16 +144,19 @@ class StaticPods:
 
         Raise UnhealthyError.
         """
-        deadline, since, reason = time.monotonic() + self._limit, _newest(files), ""
+        deadline, since = time.monotonic() + self._limit, _newest(files)
         healthy_since: float | None = None
+        restarts = Restarts(since)
         while True:
-            state, reason = self._look(component, since, before)
-            reason = self._reason(component, asked) if state else reason
+            found, reason = self._look(component)
+            if started(found, since, before):
+                reason = self._reason(component, asked)
             now = time.monotonic()
             healthy_since = None if reason else healthy_since or now
             if healthy_since is not None and now - healthy_since >= (_STEADY if before else 0):
                 return
-            if state is None:
+            # One that does not change may end for another reason, and be back soon.
+            if files and restarts.are_too_many(found):
                 raise UnhealthyError(f"its container ends as soon as it has started{self._last_lines(component)}")
             if now >= deadline:
                 raise UnhealthyError(
@@ -149,12 +164,12 @@ class StaticPods:
                 )
             time.sleep(_INTERVAL)
 
-    def _look(self, component: str, since: float, before: float) -> tuple[bool | None, str]:
+    def _look(self, component: str) -> tuple[list[Container], str]:
         try:
-            return started(self.containers(component), since, before), "no new container has started"
+            return self.containers(component), "no new container has started"
         except DomainError as error:
             # The container runtime may be busy.
-            return False, str(error)
+            return [], str(error)
 
     def _last_lines(self, component: str) -> str:
         newest = self.containers(component)[:1]

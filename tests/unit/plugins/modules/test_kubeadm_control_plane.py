@@ -95,6 +95,15 @@ def test_a_failure_that_can_not_be_undone_is_continued_by_the_next_run(host: Con
     assert (host.manifest(), host.record.exists()) == (before, False)
 
 
+def test_a_component_that_ended_meanwhile_and_is_back_soon_is_no_reason_to_undo(host: ControlPlaneHost) -> None:
+    path = host.root / "containers"
+    state = json.loads(path.read_text())
+    state["kube-controller-manager"].update(attempt=5, running=False)
+    path.write_text(json.dumps(state))
+    assert not host.run(cluster=cluster(apiServer={"v": "4"}))["failed"]
+    assert "--v=4" in host.manifest()
+
+
 @pytest.mark.parametrize("point", COMPONENTS)
 def test_an_interrupted_change_is_completed(host: ControlPlaneHost, point: str) -> None:
     parts = {name: {"v": "4"} for name in ("apiServer", "controllerManager", "scheduler", "etcd")}

@@ -17,7 +17,12 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifes
     settings,
     with_membership,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import read_containers, started
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import (
+    Container,
+    Restarts,
+    read_containers,
+    started,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import (
     CHANGING,
     CONFIGURATION,
@@ -199,16 +204,39 @@ CONTAINERS = {
         # A container from before a change that was undone.
         (1764313350, 1764313310, 0, "CONTAINER_RUNNING", True),
         (1764313250, 0, 1, "CONTAINER_EXITED", False),
-        (1764313250, 0, 2, "CONTAINER_EXITED", None),
+        (1764313250, 0, 2, "CONTAINER_EXITED", False),
         (1764313350, 0, 2, "CONTAINER_EXITED", False),
     ],
 )
-def test_a_new_container(since: float, before: float, attempt: int, state: str, expected: bool | None) -> None:
+def test_a_new_container(since: float, before: float, attempt: int, state: str, expected: bool) -> None:
     listed = json.loads(json.dumps(CONTAINERS))
     listed["containers"][1].update(state=state, metadata={"name": SERVER, "attempt": attempt})
     found = read_containers(json.dumps(listed))
     assert [each.id for each in found] == ["new", "old"]
     assert started(found, since, before) is expected
+
+
+def container(attempt: int, created: float, exited: bool = True) -> Container:
+    return Container(str(attempt), SERVER, not exited, exited, attempt, created)
+
+
+@pytest.mark.parametrize(
+    "seen, expected",
+    [
+        # Restarts of the pod's whole life do not count.
+        ([[container(5, 11)]], False),
+        ([[container(5, 11)], [container(8, 12)]], True),
+        ([[container(5, 11)], [], [container(7, 12), container(6, 11)]], False),
+        ([[container(0, 11)], [container(3, 12)]], True),
+        ([[container(0, 11)], [container(3, 12, exited=False)]], False),
+        # From before the change.
+        ([[container(0, 9)], [container(3, 11)]], False),
+        ([[]], False),
+    ],
+)
+def test_only_restarts_since_the_change_count(seen: list[list[Container]], expected: bool) -> None:
+    restarts = Restarts(10)
+    assert [restarts.are_too_many(each) for each in seen][-1] == expected
 
 
 @pytest.mark.parametrize(
