@@ -52,9 +52,10 @@ options:
   certificates:
     description:
       - V(all) renews the certificates that kubeadm manages, and restarts what reads them, but not the kubelet's.
-      - V(expired) does this only if one of them has expired. Neither etcd nor other components are asked, and nothing
-        is undone, because the control planes need each other to become healthy. Run the module with O(verify)
-        afterwards, which removes the copies of the former certificates.
+      - V(expired) does this only if one of them has expired. If it is one that no component reads, such as that of
+        C(admin.conf), it alone is renewed, and nothing restarts. Otherwise, neither etcd nor other components are
+        asked, and nothing is undone, because the control planes need each other to become healthy. Run the module with
+        O(verify) afterwards, which removes the copies of the former certificates.
       - V(keep) renews nothing.
     type: str
     choices: [keep, expired, all]

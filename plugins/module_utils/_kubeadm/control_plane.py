@@ -50,11 +50,15 @@ class ControlPlane:
         step = next_step(self._undo.state, self._undo.kind)
         gone = self._expired() if params["certificates"] == EXPIRED else []
         earlier, restarted = self._resume(step, gone)
+        unread = [name for name in gone if name in leaves.UNREAD]
+        if unread == gone:
+            gone = []
+            earlier += self._renew_unread(unread)
         # A renewal that was repeated counts as the wanted one.
         plan = self._plan(gone, everything=params["certificates"] == ALL and step != REPEAT)
         changes = [*earlier, *plan.changes]
         result: dict[str, Any] = {
-            "changed": plan.differs or (step != NOTHING and params["certificates"] != EXPIRED),
+            "changed": bool(changes) or (step != NOTHING and params["certificates"] != EXPIRED),
             "changes": changes,
             "edits": plan.edits,
             "restarted": [name for name in COMPONENTS if name in (*restarted, *self._affected(plan))],
@@ -76,7 +80,7 @@ class ControlPlane:
             return [], []
         if params["certificates"] == EXPIRED:
             # With expired certificates, nothing can become healthy, so the files of before are the start of a renewal.
-            if gone and not check:
+            if not check and any(name not in leaves.UNREAD for name in gone):
                 self._undo.restore()
             return [], []
         affected = [name for name in COMPONENTS if self._files_of(name)]
@@ -112,6 +116,19 @@ class ControlPlane:
     def _expired(self) -> list[str]:
         """Return the files that have expired, also of those that an interrupted change has copied."""
         return sorted({*leaves.expired(self._root), *leaves.expired(self._undo.copies)})
+
+    def _renew_unread(self, names: list[str]) -> list[str]:
+        """Renew expired certificates that no component reads: nothing restarts. Return what this changes."""
+        if names and not self._module.check_mode:
+            recorded = self._undo.state == NONE
+            if recorded:
+                self._undo.begin(names, RENEWAL, self._for_renewal())
+            config = leaves.documents(self._node, self._for_renewal())
+            leaves.renew(self._kubeadm, self._root, config, [leaves.UNREAD[name] for name in names])
+            leaves.check_whole(self._root, names)
+            if recorded:
+                self._undo.end()
+        return [f"certificates: renewed {listing(names)} (expired)"] if names else []
 
     def _plan(self, gone: list[str], everything: bool) -> Plan:
         plan = Plan(renewed=everything or bool(gone))

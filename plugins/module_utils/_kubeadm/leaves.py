@@ -40,7 +40,13 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "kube-scheduler": (f"{_ETC}/scheduler.conf",),
     ETCD: _pairs("etcd/server", "etcd/peer"),
 }
-_OTHERS = (*_pairs("etcd/healthcheck-client"), f"{_ETC}/admin.conf", f"{_ETC}/super-admin.conf")
+# What kubeadm calls those that no component reads.
+UNREAD: Mapping[str, str] = {
+    f"{_PKI}/etcd/healthcheck-client.crt": "etcd-healthcheck-client",
+    f"{_ETC}/admin.conf": "admin.conf",
+    f"{_ETC}/super-admin.conf": "super-admin.conf",
+}
+_OTHERS = (*UNREAD, f"{_PKI}/etcd/healthcheck-client.key")
 
 
 @dataclass(frozen=True)
@@ -106,9 +112,10 @@ def _check_pair(root: str, certificate: str, key: str) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(path)
 
 
-def renew(kubeadm: Kubeadm, root: str, config: str) -> None:
-    """Renew all certificates in place, and sync them."""
-    kubeadm.phase(["certs", "renew", "all"], config, "renewing the certificates")
+def renew(kubeadm: Kubeadm, root: str, config: str, names: Iterable[str] = ("all",)) -> None:
+    """Renew certificates in place, and sync them. ``names`` are kubeadm's."""
+    for name in names:
+        kubeadm.phase(["certs", "renew", name], config, "renewing the certificates")
     flush(under(root, name) for name in renewed_files(root))
 
 

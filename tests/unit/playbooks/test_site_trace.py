@@ -252,7 +252,7 @@ def certificates_renewed(place: Path) -> Story:
     story.playbook, story.options = "renew_certificates", ("--check",)
     story.settings["cluster_api_endpoint"] = "192.168.7.11:6443"
     story.answer("kubelet_certificate", {"expired": False, "token_left": False})
-    story.answer("kubeadm_control_plane", {"changes": []})
+    story.answer("kubeadm_control_plane", {"changes": [], "restarted": []})
     story.answer("kubeadm_control_plane", {"changed": True}, '"certificates": "all"')
     return story
 
@@ -260,7 +260,7 @@ def certificates_renewed(place: Path) -> Story:
 def certificates_expired(place: Path) -> Story:
     """The same for a cluster that was off until all certificates had expired."""
     story = certificates_renewed(place)
-    renewed = {"changed": True, "changes": ["certificates: renewed"]}
+    renewed = {"changed": True, "changes": ["certificates: renewed"], "restarted": ["etcd"]}
     story.answer("kubeadm_control_plane", renewed, '"certificates": "expired"')
     story.answer("kubelet_certificate", {"changed": True, "expired": True, "token_left": False})
     return story

@@ -367,6 +367,21 @@ def test_only_expired_certificates_are_renewed_if_that_is_wanted(host: ControlPl
     assert not host.record.exists()
 
 
+def test_an_expired_certificate_that_no_component_reads_restarts_nothing(host: ControlPlaneHost) -> None:
+    healthy = (host.etc / "pki/etcd/healthcheck-client.crt").read_text()
+    (host.root / "seed/renewed/healthcheck-client.crt").write_text(healthy)
+    host.expire("pki/etcd/healthcheck-client.crt")
+    (host.root / "members").write_text("cp1 cp2 cp3")
+    (host.root / "members-down").write_text("cp2")
+    result = host.run(certificates="expired", compare=False)
+    name = "/etc/kubernetes/pki/etcd/healthcheck-client.crt"
+    assert result["changes"] == [f"certificates: renewed {name} (expired)"]
+    assert (result["changed"], result["restarted"], host.started) == (True, [], [])
+    assert (host.etc / "pki/etcd/healthcheck-client.crt").read_text() == healthy
+    assert not host.record.exists()
+    assert not host.run(certificates="expired", compare=False)["changed"]
+
+
 def test_health_is_verified_on_demand(host: ControlPlaneHost) -> None:
     host.api.answers["/healthz"] = (500, {"message": "no"})
     assert not host.run()["failed"]
