@@ -38,8 +38,8 @@ class ControlPlane:
         self._pods = StaticPods(module, self._root, params["health_timeout"])
         self._etcd = EtcdGate(module, self._root)
         self._undo = Undo(self._root)
-        self._differences = Differences(module, self._kubeadm, self._undo)
-        self._node: Mapping[str, Any] = params["node"]
+        self._node = leaves.node_configuration(self._root, params["node"])
+        self._differences = Differences(module, self._kubeadm, self._undo, self._node)
         self._cluster: Mapping[str, Any] = params["cluster"]
 
     def ensure(self) -> dict[str, Any]:

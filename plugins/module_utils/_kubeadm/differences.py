@@ -45,11 +45,11 @@ class Differences:
     A file that an interrupted change has left counts as it was before, because it is undone first.
     """
 
-    def __init__(self, module: Any, kubeadm: Kubeadm, undo: Undo) -> None:
+    def __init__(self, module: Any, kubeadm: Kubeadm, undo: Undo, node: Mapping[str, Any]) -> None:
         params = module.params
         self._root: str = params["root"]
         self._kubeadm, self._undo = kubeadm, undo
-        self._node: Mapping[str, Any] = params["node"]
+        self._node = node
         self._cluster: Mapping[str, Any] = params["cluster"]
         self._recorded: Mapping[str, Any] | None = params["recorded"]
 

@@ -13,7 +13,6 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from .._command import CommandError, Runner
 from .._errors import DomainError
 from .._files import put_file, read_text, sync_directory, under
 from .kubeconfig import read_kubeconfig
-from .leaves import documents
+from .leaves import documents, node_configuration
 from .membership import node_name
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, expires
@@ -95,7 +94,7 @@ class KubeletCertificate:
         name = node_name(read_text(self._current) or "") or self._module.params["node_name"]
         kubeadm = Kubeadm(self._module, self._module.params["executable"], 120, self._root)
         argv = ["kubeconfig", "user", "--client-name", f"system:node:{name}", "--org", _GROUP]
-        parts: list[Mapping[str, Any]] = [self._module.params["node"], self._module.params["cluster"]]
+        parts = [node_configuration(self._root, self._module.params["node"]), self._module.params["cluster"]]
         found = read_kubeconfig(kubeadm.phase(argv, documents(*parts), "signing the kubelet's client certificate"))
         if not found.client_certificate or not found.client_key:
             raise DomainError("Error while signing the kubelet's client certificate: kubeadm returned none")

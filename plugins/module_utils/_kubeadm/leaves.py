@@ -18,6 +18,7 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import put_file, read_file, read_text, sync_directory, under
+from .._json import as_mapping
 from .._words import listing
 from .kubeconfig import read_kubeconfig
 from .manifests import API_SERVER, ETCD
@@ -154,6 +155,13 @@ def new_serving_certificate(
         kubeadm.phase(["init", "phase", "certs", "apiserver"], config, "creating the API server's certificate")
         made = {name: read_file(directory / Path(name).name) for name in SERVING}
     return {name: data for name, data in made.items() if data}
+
+
+def node_configuration(root: str, node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return InitConfiguration for kubeadm, which requires that the directory of patches exists."""
+    directory = as_mapping(node.get("patches")).get("directory")
+    missing = isinstance(directory, str) and not under(root, directory).is_dir()
+    return {name: value for name, value in node.items() if name != "patches" or not missing}
 
 
 def documents(*parts: Mapping[str, Any]) -> str:

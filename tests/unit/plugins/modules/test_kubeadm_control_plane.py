@@ -34,6 +34,13 @@ def test_what_runs_as_configured_is_not_touched(host: ControlPlaneHost) -> None:
     assert not host.record.exists()
 
 
+def test_a_directory_of_patches_that_does_not_exist_is_left_out(host: ControlPlaneHost) -> None:
+    node = {"kind": "InitConfiguration", "patches": {"directory": "/etc/kubernetes/patches"}}
+    assert not host.run(node=node)["failed"]
+    (host.etc / "patches").mkdir()
+    assert not host.run(node=node)["failed"]
+
+
 def test_a_changed_flag_restarts_its_component_alone(host: ControlPlaneHost) -> None:
     wanted = cluster(apiServer={"v": "4", "event-ttl": "2h"})
     before = host.manifest()
