@@ -75,10 +75,14 @@ class Differences:
                 settings(text, component),
                 settings(recorded[component], component) if component in recorded else None,
             )
-            plan.edits += map(str, found.edits)
-            if found.changes and found.edits:
-                raise DomainError(_refusal(component, f"the manifest has settings that are {_ONLY}", found.edits))
-            if found.changes:
+            own = [each for each in found.edits if each.before is not None]
+            if found.changes and own:
+                raise DomainError(_refusal(component, f"the manifest has settings that are {_ONLY}", own))
+            if not found.changes:
+                plan.edits += map(str, found.edits)
+            else:
+                # What somebody has removed, or an older kubeadm did not write, comes with the new manifest.
+                plan.changes += map(str, found.edits)
                 plan.manifests[component] = with_membership(text, running) if component == ETCD else text
                 plan.changes += map(str, found.changes)
 

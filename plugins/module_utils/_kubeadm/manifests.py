@@ -23,7 +23,11 @@ COMPONENTS = (API_SERVER, "kube-controller-manager", "kube-scheduler", ETCD)
 _FIRST_START = re.compile(r"^\s*-\s+[\"']?--initial-cluster(?:-state)?=")
 _INITIAL = ("--initial-cluster", "--initial-cluster-state")
 # kubeadm derives the startup probe from its own time limits, which it does not keep.
-_IGNORED = re.compile(r"status\b.*|metadata\.creationTimestamp|startupProbe\..*")
+# It mounts directories of CAs that the host has at that time.
+_IGNORED = re.compile(
+    r"status\b.*|metadata\.creationTimestamp|startupProbe\..*|(?:volumeMounts|spec\.volumes)"
+    r"\[(?:etc-pki(?:-ca-trust|-tls-certs)?|etc-ca-certificates|usr-(?:local-)?share-ca-certificates)\]\..*"
+)
 _FLAG = re.compile(r"(--[^=]+)(?:=(.*))?", re.DOTALL)
 _LONGEST = 200
 

@@ -79,7 +79,7 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
     return [
         "Pending, because it restarts parts of the control plane:",
         *(f"  {line}" for line in (result.get("changes") or why)),
-        *(f"  kept, since only this control plane has it: {line}" for line in result.get("edits") or []),
+        *(f"  kept, since it is so on this control plane alone: {line}" for line in result.get("edits") or []),
         *([f"  It restarts {listing(restarted)}. {gap}; pods continue to run."] if restarted else []),
         "  To apply it, run this again with -e cluster_control_plane_gap=allow",
     ]

@@ -116,7 +116,7 @@ def test_what_is_left_pending_is_shown_with_its_command() -> None:
     assert pending_notice(["a"], result, 1) == [
         "Pending, because it restarts parts of the control plane:",
         "  kube-apiserver: --v 2 -> 4",
-        "  kept, since only this control plane has it: x: --y 1",
+        "  kept, since it is so on this control plane alone: x: --y 1",
         "  It restarts kube-apiserver. The API does not answer for about 20 s meanwhile; pods continue to run.",
         "  To apply it, run this again with -e cluster_control_plane_gap=allow",
     ]

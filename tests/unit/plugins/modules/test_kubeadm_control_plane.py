@@ -166,6 +166,17 @@ def test_edits_of_a_manifest_are_kept_and_never_removed_by_accident(host: Contro
     assert "--profiling=true" in host.manifest()
 
 
+def test_what_the_running_manifest_lacks_comes_with_the_next_change(host: ControlPlaneHost) -> None:
+    path = host.manifests / "kube-apiserver.yaml"
+    path.write_text(path.read_text().replace("    - --v=2\n", ""))
+    host.settle()
+    result = host.run(recorded=cluster())
+    assert (result["changed"], result["edits"]) == (False, ["kube-apiserver: --v (not set) -> 2"])
+    result = host.run(recorded=cluster(), cluster=cluster(apiServer={"event-ttl": "2h"}))
+    assert (result["changed"], result["edits"]) == (True, [])
+    assert result["changes"] == ["kube-apiserver: --v (not set) -> 2", "kube-apiserver: --event-ttl (not set) -> 2h"]
+
+
 @pytest.mark.parametrize(
     "members, down, parts, said",
     [

@@ -165,6 +165,17 @@ def test_changes_and_edits(running: str | None, wanted: str, recorded: str | Non
     assert (bool(found.changes), bool(found.edits)) == (changes, edits)
 
 
+@pytest.mark.parametrize("name", ["etc-ca-certificates", "usr-share-ca-certificates", "etc-pki", "etc-pki-ca-trust"])
+def test_directories_of_cas_that_appeared_later_are_no_difference(name: str) -> None:
+    mount = f"    - mountPath: /x\n      name: {name}\n      readOnly: true\n"
+    volume = f"  - hostPath:\n      path: /x\n      type: DirectoryOrCreate\n    name: {name}\n"
+    before = MANIFEST.replace("    - mountPath: /usr/share/ca-certificates\n      name: ca-certs\n", "")
+    text = before.replace("    volumeMounts:\n", f"    volumeMounts:\n{mount}")
+    text = text.replace("  volumes:\n", f"  volumes:\n{volume}")
+    assert settings(text, SERVER) == settings(before, SERVER)
+    assert settings(text.replace(name, "my-volume"), SERVER) != settings(before, SERVER)
+
+
 def test_secrets_of_settings_are_masked() -> None:
     found = compare(SERVER, {}, {"env[HTTPS_PROXY].value": "http://user:password@proxy:3128"})
     assert str(found.changes[0]) == "kube-apiserver: env[HTTPS_PROXY].value (not set) -> http://********@proxy:3128"
