@@ -33,6 +33,7 @@ _PATTERNS = tuple(
     )
 )
 
+_SECRET = re.compile(rf"(?i){_NAME}")
 _ASSIGNED = re.compile(rf"(?is)^([\w-]*{_NAME}=).*")
 
 
@@ -41,6 +42,11 @@ def mask(text: str) -> str:
     for pattern in _PATTERNS:
         text = pattern.sub(rf"\1{MASK}", text)
     return text
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a setting has the name of a secret; one that ends in ``file`` contains a path."""
+    return bool(_SECRET.search(name)) and not name.lower().endswith("file")
 
 
 def command_line(argv: Sequence[str], secrets: Iterable[str] = ()) -> str:

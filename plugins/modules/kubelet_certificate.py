@@ -89,7 +89,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._kubeadm.kubelet_certificate import KubeletCertificate
-from ..module_utils._module import run
+from ..module_utils._module import QuietModule, run
 
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(
+    module = QuietModule(
         argument_spec={
             "token": {"type": "str", "default": "", "no_log": True},
             "node": {"type": "dict", "default": {}},

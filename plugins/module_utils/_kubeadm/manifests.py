@@ -12,7 +12,7 @@ from typing import Any
 
 from .._errors import DomainError
 from .._json import as_mapping, as_mappings, as_text
-from .._secrets import mask
+from .._secrets import MASK, is_secret, mask
 from .yaml_block import read_yaml
 
 API_SERVER, ETCD = "kube-apiserver", "etcd"
@@ -42,7 +42,8 @@ class Change:
     after: str | None
 
     def __str__(self) -> str:
-        return f"{self.component}: {self.setting} {_shown(self.before)} -> {_shown(self.after)}"
+        before, after = (_shown(value, _is_secret(self.setting)) for value in (self.before, self.after))
+        return f"{self.component}: {self.setting} {before} -> {after}"
 
 
 @dataclass(frozen=True)
@@ -172,8 +173,15 @@ def _flags(words: list[Any], prefix: str) -> Iterator[tuple[str, str]]:
         yield f"{prefix}{name}", value
 
 
-def _shown(value: str | None) -> str:
+def _is_secret(setting: str) -> bool:
+    # The value of an environment variable may be anything.
+    return (setting.startswith("env[") and not setting.endswith("].name")) or is_secret(setting)
+
+
+def _shown(value: str | None, secret: bool) -> str:
     if value is None:
         return "(not set)"
+    if secret:
+        return MASK
     text = mask(value)
     return (text if len(text) <= _LONGEST else text[:_LONGEST] + "...") or "''"

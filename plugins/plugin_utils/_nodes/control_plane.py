@@ -12,6 +12,7 @@ import yaml
 
 from ...module_utils._json import as_mapping, as_mappings
 from ...module_utils._mappings import merged
+from ...module_utils._secrets import MASK, is_secret, mask
 from ...module_utils._words import counted, listing
 from .._preflight.differences import differences
 
@@ -52,7 +53,7 @@ def control_plane_plan(
     recorded = _document(as_mapping(found.get("texts")).get("ClusterConfiguration"))
     changes = configuration_changes(recorded, inventory)
     ending = list(_ending(certificates, days))
-    why = [f"{path}: {_shown(there)} -> {_shown(wanted)}" for path, wanted, there in changes]
+    why = [f"{path}: {_shown(there, path)} -> {_shown(wanted, path)}" for path, wanted, there in changes]
     why += [f"certificates with less than {counted(int(days), 'day')} left: {listing(ending)}"] if ending else []
     why += ["a change that was interrupted"] if found.get("interrupted") else []
     if not why or not (recorded or found.get("interrupted")):
@@ -113,15 +114,22 @@ def _document(text: Any) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, path: str) -> str:
+    """Return a setting as the user would write it, without secrets. Environment variables may contain any."""
     if value is None:
         return "(not set)"
-    text = ", ".join(map(_entry, value)) if isinstance(value, (list, tuple)) else str(value)
+    if isinstance(value, Mapping):
+        # extraArgs of an older version of the configuration.
+        value = [{"name": name, "value": inner} for name, inner in value.items()]
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    text = ", ".join(_entry(each, path.endswith("Envs")) for each in entries)
     return (text if len(text) <= _LONGEST else text[:_LONGEST] + "...") or "(empty)"
 
 
-def _entry(value: Any) -> str:
-    """Return an entry of a list; arguments and environment variables as the user would write them."""
-    if isinstance(value, Mapping) and {*value} == {"name", "value"}:
-        return f"{value['name']}={value['value']}"
-    return str(value)
+def _entry(value: Any, secret: bool) -> str:
+    if not isinstance(value, Mapping):
+        return mask(str(value))
+    if secret or {*value} == {"name", "value"}:
+        name = str(value.get("name"))
+        return f"{name}={MASK if secret or is_secret(name) else mask(str(value['value']))}"
+    return mask(str(value))

@@ -84,6 +84,27 @@ def test_settings_of_the_inventory_replace_those_of_the_cluster(
 
 
 @pytest.mark.parametrize(
+    "part, value, shown",
+    [
+        ("extraEnvs", [{"name": "ANYTHING", "value": "hunter2"}], "ANYTHING=********"),
+        ("extraEnvs", [{"name": "A", "valueFrom": {"x": "hunter2"}}], "A=********"),
+        ("extraArgs", [{"name": "oidc-client-secret", "value": "hunter2"}], "oidc-client-secret=********"),
+        ("extraArgs", [{"name": "webhook", "value": "http://a:hunter2@b"}], "webhook=http://********@b"),
+        ("extraVolumes", [{"name": "a", "hostPath": "/a"}], "{'name': 'a', 'hostPath': '/a'}"),
+    ],
+)
+def test_secrets_are_not_shown(part: str, value: Any, shown: str) -> None:
+    found = control_plane_plan(FOUND, {"scheduler": {part: value}}, VALID, 30)
+    assert found["why"] == [f"scheduler.{part}: (not set) -> {shown}"]
+
+
+def test_secrets_of_an_older_version_of_the_configuration_are_not_shown() -> None:
+    older = {"texts": {"ClusterConfiguration": "scheduler: {extraArgs: {kms-token: hunter2}}"}}
+    found = control_plane_plan(older, {"scheduler": {"extraArgs": []}}, VALID, 30)
+    assert found["why"] == ["scheduler.extraArgs: kms-token=******** -> (empty)"]
+
+
+@pytest.mark.parametrize(
     "certificates, days, names",
     [
         ([certificate("apiserver", 29), certificate("etcd-server", 30)], 30, "apiserver"),

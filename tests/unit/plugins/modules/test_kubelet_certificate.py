@@ -62,6 +62,7 @@ class Node(FakeHost):  # type: ignore[misc]
         args = {"root": str(self.root), "timeout": 1, **options}
         result: dict[str, Any] = self._run("kubelet_certificate", args, check=check)
         assert TOKEN not in json.dumps(result)
+        assert not result.get("invocation")
         return result
 
 

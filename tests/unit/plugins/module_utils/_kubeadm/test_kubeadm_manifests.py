@@ -176,9 +176,22 @@ def test_directories_of_cas_that_appeared_later_are_no_difference(name: str) -> 
     assert settings(text.replace(name, "my-volume"), SERVER) != settings(before, SERVER)
 
 
-def test_secrets_of_settings_are_masked() -> None:
-    found = compare(SERVER, {}, {"env[HTTPS_PROXY].value": "http://user:password@proxy:3128"})
-    assert str(found.changes[0]) == "kube-apiserver: env[HTTPS_PROXY].value (not set) -> http://********@proxy:3128"
+@pytest.mark.parametrize(
+    "setting, value, expected",
+    [
+        ("env[HTTPS_PROXY].value", "http://user:password@proxy:3128", "********"),
+        ("env[ANYTHING].value", "hunter2", "********"),
+        ("env[ANYTHING].name", "ANYTHING", "ANYTHING"),
+        ("--oidc-client-secret", "hunter two", "********"),
+        ("--kms-token", "hunter2", "********"),
+        ("--audit-webhook", "http://user:password@proxy:3128", "http://********@proxy:3128"),
+        ("--token-auth-file", "/etc/tokens.csv", "/etc/tokens.csv"),
+        ("--event-ttl", "2h", "2h"),
+    ],
+)
+def test_secrets_of_settings_are_masked(setting: str, value: str, expected: str) -> None:
+    found = compare(SERVER, {}, {setting: value})
+    assert str(found.changes[0]) == f"kube-apiserver: {setting} (not set) -> {expected}"
 
 
 def test_flags_of_the_first_start_of_etcd_stay() -> None:
