@@ -15,11 +15,12 @@ from .._files import read_text, under
 from .._json import as_mapping
 from .._words import listing
 from . import leaves
-from .manifests import COMPONENTS, ETCD, compare, settings, with_membership
+from .manifests import API_SERVER, COMPONENTS, ETCD, compare, settings, with_membership
 from .run import Kubeadm
 from .undo import Undo
 
 _MANIFESTS = "/etc/kubernetes/manifests"
+_ENDPOINT = "metadata.annotations.kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 _ONLY = "neither in the cluster's configuration nor in the inventory"
 
 
@@ -55,8 +56,18 @@ class Differences:
 
     def add_to(self, plan: Plan) -> None:
         """Add the manifests and the certificate that differ. Raise DomainError if they must not be replaced."""
+        self._node = self._as_it_runs()
         self._plan_manifests(plan)
         self._plan_serving(plan)
+
+    def _as_it_runs(self) -> Mapping[str, Any]:
+        """Return InitConfiguration with the name and the addresses of this control plane.
+
+        It may have been created with others than the inventory now has, and they can't change.
+        """
+        found = [self._present(manifest_of(component)) for component in (API_SERVER, ETCD)]
+        server, etcd = (settings(text, name) if text else {} for text, name in zip(found, (API_SERVER, ETCD)))
+        return node_of(self._node, server, etcd)
 
     def _plan_manifests(self, plan: Plan) -> None:
         self._kubeadm.validate(leaves.documents(self._node, self._cluster))
@@ -123,6 +134,20 @@ class Differences:
 
 def manifest_of(component: str) -> str:
     return f"{_MANIFESTS}/{component}.yaml"
+
+
+def node_of(node: Mapping[str, Any], server: Mapping[str, str], etcd: Mapping[str, str]) -> dict[str, Any]:
+    """Return InitConfiguration with what the running API server and etcd have been given by kubeadm."""
+    address, _colon, port = server.get(_ENDPOINT, "").rpartition(":")
+    port = server.get("--secure-port") or port
+    local = {"advertiseAddress": address.strip("[]")} if address else {}
+    numbered = {"bindPort": int(port)} if port.isdigit() else {}
+    name = {"name": etcd["--name"]} if etcd.get("--name") else {}
+    changed = {
+        "localAPIEndpoint": {**as_mapping(node.get("localAPIEndpoint")), **local, **numbered},
+        "nodeRegistration": {**as_mapping(node.get("nodeRegistration")), **name},
+    }
+    return {**node, **{key: value for key, value in changed.items() if value}}
 
 
 def _names(cluster: Mapping[str, Any]) -> list[str]:

@@ -41,6 +41,11 @@ def test_a_directory_of_patches_that_does_not_exist_is_left_out(host: ControlPla
     assert not host.run(node=node)["failed"]
 
 
+def test_an_address_that_the_inventory_has_for_another_purpose_is_no_difference(host: ControlPlaneHost) -> None:
+    node = {"kind": "InitConfiguration", "localAPIEndpoint": {"advertiseAddress": "198.51.100.7", "bindPort": 6443}}
+    assert (host.run(node=node)["changes"], host.started) == ([], [])
+
+
 def test_a_changed_flag_restarts_its_component_alone(host: ControlPlaneHost) -> None:
     wanted = cluster(apiServer={"v": "4", "event-ttl": "2h"})
     before = host.manifest()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.differences import node_of
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifests import (
     Probe,
     compare,
@@ -238,6 +239,33 @@ def test_a_new_container(since: float, before: float, attempt: int, state: str, 
     found = read_containers(json.dumps(listed))
     assert [each.id for each in found] == ["new", "old"]
     assert started(found, since, before) is expected
+
+
+INVENTORY = {
+    "kind": "InitConfiguration",
+    "localAPIEndpoint": {"advertiseAddress": "192.0.2.1", "bindPort": 6443},
+    "nodeRegistration": {"name": "inventory", "criSocket": "x"},
+}
+
+
+@pytest.mark.parametrize(
+    "endpoint, port, name, expected",
+    [
+        ("10.88.0.10:6443", "", "cp1", ("10.88.0.10", 6443, "cp1")),
+        ("10.88.0.10:6443", "8443", "cp1", ("10.88.0.10", 8443, "cp1")),
+        ("[2001:db8::1]:6443", "", "", ("2001:db8::1", 6443, "inventory")),
+        ("", "", "", ("192.0.2.1", 6443, "inventory")),
+    ],
+)
+def test_a_control_plane_is_compared_with_its_own_name_and_addresses(
+    endpoint: str, port: str, name: str, expected: tuple[str, int, str]
+) -> None:
+    text = MANIFEST.replace("10.88.0.10:6443", f'"{endpoint}"')
+    text = text.replace("    - --v\n", f"    - --secure-port={port}\n") if port else text
+    found = node_of(INVENTORY, settings(text, SERVER), {"--name": name} if name else {})
+    local, node = found["localAPIEndpoint"], found["nodeRegistration"]
+    assert (local["advertiseAddress"], local["bindPort"], node["name"]) == expected
+    assert (found["kind"], node["criSocket"]) == ("InitConfiguration", "x")
 
 
 def container(attempt: int, created: float, exited: bool = True) -> Container:
