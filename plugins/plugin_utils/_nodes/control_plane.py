@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ...module_utils._json import as_mapping, as_mappings
 from ...module_utils._mappings import merged
 from ...module_utils._secrets import MASK, is_secret, mask
 from ...module_utils._words import counted, listing
-from .._preflight.differences import differences
+from .._preflight.differences import differences, read_duration
 
 _PART = ("extraArgs", "extraVolumes", "extraEnvs")
 # Parts of ClusterConfiguration that can be changed in a running cluster.
@@ -25,6 +26,7 @@ _CHANGEABLE = (
     *(f"etcd.local.{name}" for name in ("extraArgs", "extraEnvs", "imageRepository", "imageTag")),
 )
 _LONGEST = 120
+_DAY = 24 * 60 * 60
 
 
 def is_changeable(path: str) -> bool:
@@ -35,9 +37,11 @@ def is_changeable(path: str) -> bool:
 def configuration_changes(recorded: Mapping[str, Any], inventory: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
     """Return path, wanted and present value of each changeable setting of the inventory that the cluster lacks.
 
-    A list is compared as a whole. What the inventory does not set stays as it is in the cluster.
+    A list is compared as a whole, but its order does not count. What the inventory does not set stays as it is in the
+    cluster.
     """
-    return [each for each in differences(inventory, recorded) if is_changeable(each[0])] if recorded else []
+    found = differences(inventory, recorded) if recorded else ()
+    return [each for each in found if is_changeable(each[0]) and _in_order(each[1]) != _in_order(each[2])]
 
 
 def control_plane_plan(
@@ -46,15 +50,17 @@ def control_plane_plan(
     """Return what is pending on a control plane, empty if nothing is.
 
     ``found`` are the facts of preflight, ``certificates`` those of gpu_host_info, of which those with fewer than
-    ``days`` left are renewed. The result has the ``recorded`` and the ``wanted`` ClusterConfiguration, whether the
-    cluster has to store the latter (``upload``), whether certificates are to be renewed (``renew``), and ``why``. If
-    the API does not answer since a change was interrupted, that is only completed or undone (``repair``).
+    ``days`` left are renewed, or of short ones those of which less than a third is left. The result has the
+    ``recorded`` and the ``wanted`` ClusterConfiguration, whether the cluster has to store the latter (``upload``),
+    whether certificates are to be renewed (``renew``), and ``why``. If the API does not answer since a change was
+    interrupted, that is only repeated or undone (``repair``).
     """
     recorded = _document(as_mapping(found.get("texts")).get("ClusterConfiguration"))
     changes = configuration_changes(recorded, inventory)
-    ending = list(_ending(certificates, days))
+    limit = _limit(recorded, days)
+    ending = list(_ending(certificates, limit))
     why = [f"{path}: {_shown(there, path)} -> {_shown(wanted, path)}" for path, wanted, there in changes]
-    why += [f"certificates with less than {counted(int(days), 'day')} left: {listing(ending)}"] if ending else []
+    why += [f"certificates with less than {counted(int(limit), 'day')} left: {listing(ending)}"] if ending else []
     why += ["a change that was interrupted"] if found.get("interrupted") else []
     if not why or not (recorded or found.get("interrupted")):
         return {}
@@ -84,6 +90,20 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
         *([f"  It restarts {listing(restarted)}. {gap}; pods continue to run."] if restarted else []),
         "  To apply it, run this again with -e cluster_control_plane_gap=allow",
     ]
+
+
+def _in_order(value: Any) -> list[str]:
+    """Return a setting for a comparison; extraArgs of an older version of the configuration are no list."""
+    if isinstance(value, Mapping):
+        value = [{"name": name, "value": inner} for name, inner in value.items()]
+    entries = value if isinstance(value, (list, tuple)) else [value]
+    return sorted(json.dumps(each, sort_keys=True, default=str) for each in entries)
+
+
+def _limit(recorded: Mapping[str, Any], days: float) -> float:
+    """Return how many days before its end a certificate is renewed: new ones must have more left."""
+    validity = read_duration(str(recorded.get("certificateValidityPeriod") or ""))
+    return min(days, float(validity) / _DAY / 3) if validity else days
 
 
 def _ending(certificates: Mapping[str, Any], days: float) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _same(wanted: Any, there: Any) -> bool:
         return False
     texts = _text(wanted), _text(there)
     return texts[0] == texts[1] or any(
-        read(texts[0]) is not None and read(texts[0]) == read(texts[1]) for read in (_seconds, read_quantity)
+        read(texts[0]) is not None and read(texts[0]) == read(texts[1]) for read in (read_duration, read_quantity)
     )
 
 
@@ -75,7 +75,8 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _seconds(text: str) -> Fraction | None:
+def read_duration(text: str) -> Fraction | None:
+    """Return the seconds of a duration in Go's form, None if the text is none."""
     if not _DURATION.fullmatch(text):
         return None
     return sum((Fraction(number) * _UNITS[unit] for number, unit in _PART.findall(text)), Fraction(0))

@@ -119,10 +119,43 @@ def test_certificates_are_renewed_in_time(certificates: list[Any], days: int, na
     assert found.get("why", []) == ([f"certificates with less than {days} days left: {names}"] if names else [])
 
 
+@pytest.mark.parametrize(
+    "validity, left, renewed",
+    [
+        ("480h0m0s", 20, False),
+        ("480h", 7, False),
+        ("480h", 6, True),
+        ("8760h0m0s", 29, True),
+        ("8760h0m0s", 30, False),
+        ("nonsense", 29, True),
+    ],
+)
+def test_certificates_that_are_valid_for_a_short_time_are_not_renewed_by_each_run(
+    validity: str, left: int, renewed: bool
+) -> None:
+    texts = {"ClusterConfiguration": f"kind: ClusterConfiguration\ncertificateValidityPeriod: {validity}\n"}
+    found = control_plane_plan({"texts": texts}, {}, {"certificates": [certificate("apiserver", left)]}, 30)
+    assert found.get("renew", False) == renewed
+
+
 @pytest.mark.parametrize("texts, repair", [({"ClusterConfiguration": RECORDED}, False), ({}, True)])
 def test_an_interrupted_change_is_pending(texts: dict[str, str], repair: bool) -> None:
     found = control_plane_plan({"texts": texts, "interrupted": True}, {}, VALID, 30)
     assert (found["why"], found["repair"], found["upload"]) == (["a change that was interrupted"], repair, False)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        "{certSANs: [b, a], extraArgs: [{name: v, value: '4'}, {name: x, value: '1'}]}",
+        "{certSANs: [a, b], extraArgs: {x: '1', v: '4'}}",
+    ],
+)
+def test_the_order_of_a_list_does_not_count(recorded: str) -> None:
+    found = {"texts": {"ClusterConfiguration": f"apiServer: {recorded}"}}
+    flags = [{"name": "x", "value": "1"}, {"name": "v", "value": "4"}]
+    assert control_plane_plan(found, {"apiServer": {"certSANs": ["a", "b"], "extraArgs": flags}}, VALID, 30) == {}
+    assert control_plane_plan(found, {"apiServer": {"certSANs": ["a"], "extraArgs": flags}}, VALID, 30)["upload"]
 
 
 @pytest.mark.parametrize("text", [None, "", "- a", "a: [", 5])
