@@ -20,7 +20,7 @@ from typing import Any
 from .._command import CommandError, Runner
 from .._errors import DomainError
 from .._files import put_file, read_text, sync_directory, under
-from .kubeconfig import read_kubeconfig
+from .kubeconfig import KubeconfigError, read_kubeconfig
 from .leaves import documents, node_configuration
 from .membership import node_name
 from .run import Kubeadm
@@ -64,10 +64,18 @@ class KubeletCertificate:
         if not self._path(_CONFIG).exists():
             return False
         try:
-            return expires(certificates(read_text(self._current) or "")[0]) <= datetime.now(timezone.utc)
+            return expires(certificates(self._present())[0]) <= datetime.now(timezone.utc)
         except CertificateError:
             # It was cut off by a power failure, or is missing.
             return True
+
+    def _present(self) -> str:
+        """Return the certificate that the kubelet uses. Without rotation, its kubeconfig contains it."""
+        try:
+            found = read_kubeconfig(read_text(self._path(_CONFIG)) or "")
+        except KubeconfigError:
+            return read_text(self._current) or ""
+        return found.client_certificate or read_text(self._path(found.client_certificate_file or _CURRENT)) or ""
 
     def _replace(self) -> None:
         config = read_text(self._path(_CONFIG)) or ""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver import Authority, rotated_kubeconfig
+from apiserver import Authority, kubeconfig, rotated_kubeconfig
 from fake_host import FakeHost
 
 TOKEN = "abcdef.0123456789abcdef"
@@ -131,6 +131,14 @@ def test_a_damaged_certificate_counts_as_expired(node: Node, text: str) -> None:
     (node.etc / "pki/ca.key").touch()
     assert node.run(node_name="gpu1")["expired"]
     assert "system:node:gpu1" in node.log[0]
+
+
+@pytest.mark.parametrize("days", [1, -1])
+def test_an_embedded_certificate_is_the_one_that_counts(node: Node, days: int) -> None:
+    node.current.unlink()
+    pair = node.authority.issue("system:node:gpu1", days=days)
+    (node.etc / "kubelet.conf").write_text(kubeconfig("https://192.0.2.10:6443", node.authority.pem, *pair))
+    assert node.run(check=True)["expired"] == (days < 0)
 
 
 def test_a_host_that_is_no_node_has_no_certificate(node: Node) -> None:
