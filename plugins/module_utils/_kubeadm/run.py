@@ -29,7 +29,7 @@ _WRITTEN = ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/co
 # A file system may have much to write that others have changed. Nothing can end a sync whose disk does not respond.
 _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
-_CHANGING = ("init", "join", "reset", "upgrade")
+_CHANGING = ("certs", "init", "join", "reset", "upgrade")
 
 
 class Kubeadm:

@@ -297,6 +297,14 @@ def test_an_interrupted_renewal_is_repeated_with_the_former_certificates(host: C
     assert host.started == list(COMPONENTS)
 
 
+def test_a_renewal_that_still_runs_is_awaited(host: ControlPlaneHost) -> None:
+    args = host.args(certificates="all", compare=False)
+    host._interrupt("kubeadm_control_plane", args, host.kubeadm, "scheduler.conf", False)
+    assert "Error while waiting for another kubeadm" in host.run(timeout=1)["msg"]
+    (host.root / "stop").unlink()
+    assert not host.run()["failed"]
+
+
 def test_an_interrupted_renewal_is_finished_by_a_run_that_does_not_renew(host: ControlPlaneHost) -> None:
     host.interrupt(host.crictl, "kube-apiserver", certificates="all", compare=False)
     host.run()
