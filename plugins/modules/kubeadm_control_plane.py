@@ -85,7 +85,7 @@ options:
     type: str
     default: etcdctl
   etcd_endpoint:
-    description: Client URL of etcd's member on this host.
+    description: Client URL of etcd's member on this host. If it does not listen there, its first one is used.
     type: str
     default: https://127.0.0.1:2379
 extends_documentation_fragment:

@@ -151,7 +151,7 @@ def node_of(node: Mapping[str, Any], server: Mapping[str, str], etcd: Mapping[st
 
 
 def _names(cluster: Mapping[str, Any]) -> list[str]:
-    return [str(name).lower() for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
+    return [str(name) for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
 
 
 def _refusal(component: str, what: str, edits: Iterable[Any]) -> str:

@@ -29,7 +29,7 @@ class EtcdGate:
 
     def ask(self, text: str, restarts: bool) -> None:
         """Raise DomainError if etcd has no quorum, or would lose it while its member on this host ``restarts``."""
-        members = self._etcd().members()
+        members = self._etcd(text).members()
         found = standing(members)
         reason = "" if found.has_quorum else f"etcd has no quorum ({found}, {found.quorum} needed)."
         if restarts and not reason:
@@ -44,7 +44,7 @@ class EtcdGate:
         deadline, name = time.monotonic() + self._module.params["health_timeout"], flag(text, ETCD, "name")
         while True:
             try:
-                members = self._etcd().members()
+                members = self._etcd(text).members()
                 if standing(members).has_quorum and any(m.name == name and m.health == HEALTHY for m in members):
                     return
                 reason = str(standing(members))
@@ -54,8 +54,15 @@ class EtcdGate:
                 raise UnhealthyError(f"its member is not healthy, or etcd has no quorum ({reason})")
             time.sleep(_INTERVAL)
 
-    def _etcd(self) -> Etcd:
+    def _etcd(self, text: str) -> Etcd:
         params = self._module.params
         pki = str(under(self._root, "/etc/kubernetes/pki/etcd"))
-        options = {"endpoint": params["etcd_endpoint"], "pki": pki, "etcdctl": params["etcdctl"], "timeout": _TIMEOUT}
+        endpoint = endpoint_of(text, params["etcd_endpoint"])
+        options = {"endpoint": endpoint, "pki": pki, "etcdctl": params["etcdctl"], "timeout": _TIMEOUT}
         return Etcd(self._module, options)
+
+
+def endpoint_of(text: str, usual: str) -> str:
+    """Return an address at which the member on this host listens, the usual one if it does."""
+    urls = [url for url in flag(text, ETCD, "listen-client-urls").split(",") if url]
+    return usual if usual in urls or not urls else urls[0]

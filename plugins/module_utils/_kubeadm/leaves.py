@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import ssl
@@ -122,10 +123,19 @@ def renew(kubeadm: Kubeadm, root: str, config: str, names: Iterable[str] = ("all
 
 def compare_names(present: Collection[str], wanted: Collection[str], recorded: Collection[str] | None) -> Names:
     """Compare the names; ``recorded`` are those of the configuration in the cluster (certSANs), None if unknown."""
-    extra, known = set(present) - set(wanted), {name.lower() for name in recorded or ()}
+    present, wanted, known = ({normal(name) for name in names} for names in (present, wanted, recorded or ()))
+    extra = present - wanted
     removed = extra if recorded is None else extra & known
-    missing = set(wanted) - set(present)
+    missing = wanted - present
     return Names(*(tuple(sorted(names)) for names in (missing, removed, extra - removed)))
+
+
+def normal(name: str) -> str:
+    """Return a name as it is compared: an IP address can be written in several forms."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower()
 
 
 def serving_names(pem: str | None) -> list[str]:
@@ -134,7 +144,7 @@ def serving_names(pem: str | None) -> list[str]:
 
 def check_without_key(present: Collection[str], wanted: Collection[str]) -> None:
     """Raise DomainError if the API server's certificate lacks names, and no new one can be signed on this host."""
-    lacking = sorted(set(wanted) - set(present))
+    lacking = sorted({normal(name) for name in wanted} - {normal(name) for name in present})
     if lacking:
         raise DomainError(
             f"Error while changing the API server's certificate: it lacks {listing(lacking)}, and the CA's key is not "

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.differences import node_of
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.etcd_gate import endpoint_of
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.leaves import check_without_key, compare_names
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifests import (
     Probe,
     compare,
@@ -266,6 +268,27 @@ def test_a_control_plane_is_compared_with_its_own_name_and_addresses(
     local, node = found["localAPIEndpoint"], found["nodeRegistration"]
     assert (local["advertiseAddress"], local["bindPort"], node["name"]) == expected
     assert (found["kind"], node["criSocket"]) == ("InitConfiguration", "x")
+
+
+def test_an_address_may_be_written_in_several_forms() -> None:
+    found = compare_names(["2001:db8::1", "cp1"], ["CP1", "2001:DB8:0::1"], ["2001:db8:0:0::1"])
+    assert not found.differ
+    assert compare_names(["2001:db8::1", "cp1"], ["cp1"], ["2001:DB8:0::1"]).removed == ("2001:db8::1",)
+    check_without_key(["2001:db8::1"], ["2001:db8:0::1"])
+
+
+@pytest.mark.parametrize(
+    "urls, expected",
+    [
+        ("https://127.0.0.1:2379,https://10.0.0.1:2379", "https://127.0.0.1:2379"),
+        ("https://10.0.0.1:2379", "https://10.0.0.1:2379"),
+        ("https://[::1]:2379,https://[2001:db8::1]:2379", "https://[::1]:2379"),
+        ("", "https://127.0.0.1:2379"),
+    ],
+)
+def test_etcd_is_asked_where_it_listens(urls: str, expected: str) -> None:
+    text = MANIFEST.replace("kube-apiserver", "etcd").replace("    - --v\n", f"    - --listen-client-urls={urls}\n")
+    assert endpoint_of(text, "https://127.0.0.1:2379") == expected
 
 
 def container(attempt: int, created: float, exited: bool = True) -> Container:
