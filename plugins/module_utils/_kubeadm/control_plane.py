@@ -45,6 +45,8 @@ class ControlPlane:
     def ensure(self) -> dict[str, Any]:
         """Apply what differs. Raise DomainError if it was refused, or undone because it was not healthy."""
         params, check = self._module.params, self._module.check_mode
+        for configuration in (self._cluster, params["recorded"] or {}):
+            leaves.check_directory(configuration)
         if not check:
             self._kubeadm.wait_for_others()
         step = next_step(self._undo.state, self._undo.kind)
@@ -181,6 +183,7 @@ class ControlPlane:
         compared = self._module.params["compare"]
         recorded = {} if compared else cluster_settings.configuration(self._module, self._root)
         lifetimes = {name: recorded[name] for name in _LIFETIMES if name in recorded}
+        leaves.check_directory(recorded)
         found = {**self._cluster, **lifetimes}
         return {name: found[name] for name in _FOR_RENEWAL if name in found}
 
@@ -191,8 +194,7 @@ class ControlPlane:
             leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._undo.settings))
         for name, data in plan.serving.items():
             path = self._path(name)
-            put_file(path, data, 0o600 if name.endswith(".key") else 0o644)
-            sync_directory(path.parent)
+            _write(path, data, 0o600 if name.endswith(".key") else 0o644)
 
     def _settle(self, component: str, plan: Plan, gated: bool) -> None:
         """Make a component run with its files, and wait until it is healthy."""
@@ -201,8 +203,7 @@ class ControlPlane:
         text = plan.manifests.get(component)
         if text is not None:
             path = self._path(manifest_of(component))
-            put_file(path, text.encode(), 0o600)
-            sync_directory(path.parent)
+            _write(path, text.encode(), 0o600)
         elif names and self._pods.is_stale(component, files):
             self._pods.restart(component)
         if names and gated:
@@ -271,3 +272,11 @@ class ControlPlane:
 
 
 _UNDONE = "The change was undone on this control plane, which is healthy again."
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    """Replace a file, also one that a link refers to. It keeps its owner."""
+    path = path.resolve()
+    state = path.stat() if path.exists() else None
+    put_file(path, data, mode, (state.st_uid, state.st_gid) if state else None)
+    sync_directory(path.parent)

@@ -174,6 +174,16 @@ def node_configuration(root: str, node: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in node.items() if name != "patches" or not missing}
 
 
+def check_directory(cluster: Mapping[str, Any]) -> None:
+    """Raise DomainError if the certificates of a ClusterConfiguration are in another directory than usual."""
+    directory = str(cluster.get("certificatesDir") or _PKI)
+    if directory.rstrip("/") != _PKI:
+        raise DomainError(
+            f"Error while changing the control plane: its certificates are in {directory} (certificatesDir), but only "
+            f"{_PKI} is supported. Change it with kubeadm. Nothing was changed."
+        )
+
+
 def documents(*parts: Mapping[str, Any]) -> str:
     """Return a configuration for kubeadm, whose YAML may be JSON."""
     return "".join(f"---\n{json.dumps(part)}\n" for part in parts)

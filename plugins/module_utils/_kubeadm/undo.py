@@ -88,7 +88,8 @@ class Undo:
             self._modes[name] = None if data is None else stat.S_IMODE(source.stat().st_mode)
             if data is not None:
                 copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                put_file(copy, data, 0o600)
+                state = source.stat()
+                put_file(copy, data, 0o600, (state.st_uid, state.st_gid))
                 _sync(copy, self._directory)
         self.kind, self.settings = kind, dict(settings or {})
         self._write(CHANGING)
@@ -110,7 +111,9 @@ class Undo:
             if mode is not None and data is None:
                 raise DomainError(f"Error while restoring {path}: its copy {self._copy(name)} is missing")
             if read_file(path) != data:
-                put_file(path, data, mode or 0o600)
+                # kubeadm writes through links, too.
+                path = path.resolve()
+                put_file(path, data, mode or 0o600, self._owner(name))
                 restored.append(name)
                 sync_directory(path.parent)
         return restored
@@ -131,6 +134,12 @@ class Undo:
     @property
     def names(self) -> list[str]:
         return [*self._modes]
+
+    def _owner(self, name: str) -> tuple[int, int] | None:
+        if not self._copy(name).exists():
+            return None
+        state = self._copy(name).stat()
+        return state.st_uid, state.st_gid
 
     def _copy(self, name: str) -> Path:
         return self._directory / _FILES / name.lstrip("/")

@@ -229,6 +229,19 @@ def test_a_configuration_that_kubeadm_rejects_changes_nothing(host: ControlPlane
     assert host.started == []
 
 
+@pytest.mark.parametrize("compare", [True, False])
+def test_certificates_in_another_directory_are_refused(host: ControlPlaneHost, compare: bool) -> None:
+    wanted = cluster(certificatesDir="/etc/pki/kubernetes")
+    if not compare:
+        path = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+        text = "certificatesDir: /etc/pki/kubernetes\nkind: ClusterConfiguration\n"
+        host.api.answers[path] = (200, {"data": {"ClusterConfiguration": text}})
+        wanted = cluster()
+    result = host.run(cluster=wanted, recorded=wanted, compare=compare, certificates="all")
+    assert "its certificates are in /etc/pki/kubernetes (certificatesDir), but only" in result["msg"]
+    assert (host.started, host.record.exists()) == ([], False)
+
+
 def test_a_new_name_gets_a_new_certificate(host: ControlPlaneHost) -> None:
     host.seed(host.root / "seed", "apiserver", "api.example")
     wanted = cluster(apiServer={"certSANs": ["api.example"]})
@@ -244,6 +257,20 @@ def test_a_new_name_gets_a_new_certificate(host: ControlPlaneHost) -> None:
     # A name that the inventory no longer has is removed, because the cluster's configuration has it.
     result = host.run(recorded=wanted)
     assert result["changes"] == ["kube-apiserver: names in its certificate -api.example"]
+
+
+def test_links_and_owners_stay(host: ControlPlaneHost) -> None:
+    path, real = host.etc / "pki/apiserver.crt", host.root / "real.crt"
+    path.rename(real)
+    path.symlink_to(real)
+    real.chmod(0o640)
+    before = real.read_text()
+    host.seed(host.root / "seed", "apiserver", "api.example")
+    wanted = cluster(apiServer={"certSANs": ["api.example"]})
+    host.interrupt(host.crictl, "kube-apiserver", cluster=wanted, recorded=cluster())
+    assert (path.is_symlink(), real.read_text() != before) == (True, True)
+    assert not host.run(recorded=cluster())["failed"]
+    assert (path.is_symlink(), real.read_text(), real.stat().st_mode & 0o777) == (True, before, 0o640)
 
 
 def test_a_new_name_needs_the_key_of_the_ca(host: ControlPlaneHost) -> None:

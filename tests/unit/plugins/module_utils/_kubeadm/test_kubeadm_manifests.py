@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -327,6 +328,18 @@ def test_only_restarts_since_the_change_count(seen: list[list[Container]], expec
 )
 def test_what_the_run_after_an_interruption_does_first(state: str, kind: str, expected: str) -> None:
     assert next_step(state, kind) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change owners")
+def test_files_return_with_their_owners(tmp_path: Path) -> None:
+    path = tmp_path / "etc/kubernetes/file"
+    path.parent.mkdir(parents=True)
+    path.write_text("before")
+    os.chown(path, 1234, 5678)
+    Undo(str(tmp_path)).begin(["/etc/kubernetes/file"], CONFIGURATION)
+    path.unlink()
+    Undo(str(tmp_path)).restore()
+    assert (path.stat().st_uid, path.stat().st_gid) == (1234, 5678)
 
 
 def test_files_return_with_their_modes_and_new_ones_are_removed(tmp_path: Path) -> None:
