@@ -87,6 +87,7 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
         "Pending, because it restarts parts of the control plane:",
         *(f"  {line}" for line in (result.get("changes") or why)),
         *(f"  kept, since it is so on this control plane alone: {line}" for line in result.get("edits") or []),
+        *([f"  It can't be applied: {result['msg']}"] if result.get("msg") else []),
         *([f"  It restarts {listing(restarted)}. {gap}; pods continue to run."] if restarted else []),
         "  To apply it, run this again with -e cluster_control_plane_gap=allow",
     ]

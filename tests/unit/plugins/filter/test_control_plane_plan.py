@@ -176,6 +176,7 @@ def test_what_is_left_pending_is_shown_with_its_command() -> None:
     ]
     assert "the others answer meanwhile" in pending_notice(["a"], result, 3)[3]
     assert pending_notice(["a"], {}, 1)[1:2] == ["  a"]
+    assert pending_notice(["a"], {"msg": "Error"}, 1)[1:3] == ["  a", "  It can't be applied: Error"]
 
 
 def test_the_plan_shows_the_control_plane() -> None:
