@@ -55,8 +55,14 @@ def membership(root: str) -> dict[str, Any]:
         "node_name": node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
         "shutdown_periods": _shutdown_periods(root),
-        "kubelet_configuration": printable(text_or_nothing(root, "/var/lib/kubelet/config.yaml"))[:_LARGEST_KUBELET],
+        "kubelet_configuration": _kubelet_configuration(root),
     }
+
+
+def _kubelet_configuration(root: str) -> str:
+    """Return the text, which is changed and written back: empty if it could not be returned as it is."""
+    text = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
+    return text if len(text) <= _LARGEST_KUBELET and printable(text) == text else ""
 
 
 def node_name(pem: str) -> str:

@@ -9,13 +9,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from ...module_utils._json import as_mapping, as_mappings
 from ...module_utils._mappings import merged
 from ...module_utils._secrets import MASK, is_secret, mask
 from ...module_utils._words import counted, listing
 from .._preflight.differences import differences, read_duration
+from .document import read_document
 
 _PART = ("extraArgs", "extraVolumes", "extraEnvs")
 # Parts of ClusterConfiguration that can be changed in a running cluster.
@@ -55,7 +54,7 @@ def control_plane_plan(
     whether certificates are to be renewed (``renew``), and ``why``. If the API does not answer since a change was
     interrupted, that is only repeated or undone (``repair``).
     """
-    recorded = _document(as_mapping(found.get("texts")).get("ClusterConfiguration"))
+    recorded = read_document(as_mapping(found.get("texts")).get("ClusterConfiguration"))
     changes = configuration_changes(recorded, inventory)
     limit = _limit(recorded, days)
     ending = list(_ending(certificates, limit))
@@ -125,14 +124,6 @@ def _changed(inventory: Mapping[str, Any], paths: Sequence[str]) -> dict[str, An
             value, inner = value[key], inner.setdefault(key, {})
         inner[last] = value[last]
     return found
-
-
-def _document(text: Any) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(text) if isinstance(text, str) else None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _shown(value: Any, path: str) -> str:

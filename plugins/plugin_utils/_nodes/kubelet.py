@@ -17,6 +17,7 @@ import yaml
 
 from ...module_utils._mappings import merged
 from .._preflight.differences import differences
+from .document import read_document
 
 PATH = "/var/lib/kubelet/config.yaml"
 # Settings on which running pods, containerd or kubeadm rely, and the one that each host has for itself.
@@ -47,11 +48,11 @@ def kubelet_plan(recorded: Any, inventory: Mapping[str, Any], node: Any = "") ->
     ``recorded`` and ``node`` are the present texts. What does not change is empty; ``why`` has the settings that the
     node lacks.
     """
-    made = _document(recorded)
+    made = read_document(recorded)
     wanted = {key: value for key, value in inventory.items() if is_changeable(key)}
     if not made or not [*differences(wanted, made)]:
         return {"cluster": {}, "node": "", "why": []}
-    own = _document(node)
+    own = read_document(node)
     why = [path for path, _wanted, _there in differences(wanted, own)] if own else []
     text = yaml.safe_dump(merged(own, _plain(wanted)), default_flow_style=False) if why else ""
     return {"cluster": merged(made, _plain(wanted)), "node": text, "why": why}
@@ -80,11 +81,3 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind):
             return kind(value)
     return str(value)
-
-
-def _document(text: Any) -> dict[str, Any]:
-    try:
-        document = yaml.safe_load(text) if isinstance(text, str) else None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}

@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.filter.plan import host_plan, node_plan, plan_lines, plan_summary
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.membership import membership
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.control_plane import (
     control_plane_plan,
     pending_notice,
@@ -158,7 +160,7 @@ def test_the_order_of_a_list_does_not_count(recorded: str) -> None:
     assert control_plane_plan(found, {"apiServer": {"certSANs": ["a"], "extraArgs": flags}}, VALID, 30)["upload"]
 
 
-@pytest.mark.parametrize("text", [None, "", "- a", "a: [", 5])
+@pytest.mark.parametrize("text", [None, "", "- a", "a: [", 5, "a: &a {x: 1}\nb: *a\n"])
 def test_a_configuration_that_can_not_be_read_changes_nothing(text: Any) -> None:
     found = {"texts": {"ClusterConfiguration": text}}
     assert control_plane_plan(found, {"scheduler": {"extraArgs": [{"name": "v", "value": "4"}]}}, {}, 30) == {}
@@ -211,6 +213,7 @@ def test_a_node_gets_the_setting_and_keeps_its_own() -> None:
         (KUBELET, {"cgroupDriver": "cgroupfs", "clusterDomain": "x"}, NODE, False, False),
         ("", {"maxPods": 50}, NODE, False, False),
         (KUBELET, {"maxPods": 50}, "- a", True, False),
+        (KUBELET, {"maxPods": 50}, NODE + "a: &a {x: 1}\nb: *a\n", True, False),
     ],
 )
 def test_when_kubelets_change(
@@ -218,6 +221,16 @@ def test_when_kubelets_change(
 ) -> None:
     found = kubelet_plan(recorded, inventory, node)
     assert (bool(found["cluster"]), bool(found["node"])) == (changes_cluster, changes_node)
+
+
+@pytest.mark.parametrize(
+    "content, known", [(NODE.encode(), True), (b"a: \xff\n", False), (NODE.encode() + b"# x\n" * 20000, False)]
+)
+def test_only_a_whole_configuration_of_a_node_is_changed(tmp_path: Path, content: bytes, known: bool) -> None:
+    path = tmp_path / "var/lib/kubelet/config.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(content)
+    assert membership(str(tmp_path))["kubelet_configuration"] == (content.decode() if known else "")
 
 
 @pytest.mark.parametrize(
