@@ -100,7 +100,7 @@ class ControlPlane:
 
     def _undone_changes(self) -> list[str]:
         """Return what differs from the files as they were before the change."""
-        changes = []
+        changes: list[str] = []
         for component in COMPONENTS:
             text, original = read_text(self._path(manifest_of(component))), self._undo.original(manifest_of(component))
             if original is None or text == original:
