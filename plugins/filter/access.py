@@ -17,6 +17,7 @@ from jinja2 import UndefinedError
 from ..module_utils._kubeadm.kubeconfig import host_port
 from ..module_utils._training.judge import largest_training
 from ..plugin_utils._inventory import access
+from ..plugin_utils._nodes import endpoint
 
 DOCUMENTATION = r"""
 name: access
@@ -39,6 +40,41 @@ def expected_api(control_planes: Sequence[str], hosts: Mapping[str, Mapping[str,
     found = (_address(hosts, control_planes[0], name) for name in ("cluster_node_address", "ansible_host"))
     address = next(filter(None, found), "")
     return host_port(address, 6443) if address else ""
+
+
+def cluster_endpoint(
+    host: Mapping[str, Any],
+    given: str,
+    api_name: str,
+    name: str,
+    sources: Sequence[str],
+    inventory_name: str = "",
+) -> dict[str, str]:
+    """Choose the endpoint of a cluster from what preflight has read of its control plane, which may be nothing."""
+    derived = access.cluster_name(str(inventory_name), [str(source) for source in sources])
+    return endpoint.choose(host, str(given), str(api_name), str(name), derived)
+
+
+def endpoint_migration_problem(choice: Mapping[str, str], exists: bool, left_out: Sequence[str]) -> str:
+    """Return why the endpoint of a cluster can't become a name, as a sentence, empty if it can."""
+    return endpoint.migration_problem(choice["kind"], exists, list(left_out))
+
+
+def control_plane_addresses(control_planes: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the addresses of the control planes, as far as they are known, by their names in the inventory."""
+    found = {name: _node_address(hosts, name) for name in control_planes}
+    return {name: address for name, address in found.items() if address}
+
+
+def _node_address(hosts: Mapping[str, Mapping[str, Any]], host: str) -> str:
+    """Return the node address of a host, empty if it depends on facts that are not known."""
+    found = _address(hosts, host, "cluster_node_address")
+    if found:
+        return found
+    try:
+        return str((hosts[host].get("ansible_facts") or {})["default_ipv4"]["address"])
+    except (KeyError, TypeError, AnsibleError, UndefinedError):
+        return ""
 
 
 def _address(hosts: Mapping[str, Mapping[str, Any]], host: str, name: str) -> str:
@@ -95,6 +131,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "api_server": api_server,
+            "cluster_endpoint": cluster_endpoint,
+            "control_plane_addresses": control_plane_addresses,
+            "endpoint_migration_problem": endpoint_migration_problem,
             "expected_api": expected_api,
             "kubeconfig_path": kubeconfig_path,
             "next_steps": next_steps,

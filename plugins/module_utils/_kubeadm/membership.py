@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+import textwrap
 from typing import Any
 
 from .._files import printable, text_or_nothing, under
 from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs, necessary
-from .kubeconfig import KubeconfigError, read_kubeconfig
+from .kubeconfig import KubeconfigError, endpoint, host_port, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
 _NODE = "system:node:"
+# The name that the cluster got when this host became a part of it, written by the role kubeadm.
+RECORD = "/var/lib/gpulab/cluster.json"
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 # Where kubeadm records the kubelet's container runtime; the host's own file first, then those of older releases.
 _RUNTIME = (
     ("/var/lib/kubelet/instance-config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
@@ -26,11 +32,13 @@ _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubele
 
 
 def membership(root: str) -> dict[str, Any]:
-    """Return the host's cluster and kubeadm's progress; unknown texts are empty. ``ca_hashes`` have kubeadm's form.
+    """Return the host's cluster and kubeadm's progress; unknown texts are empty.
 
-    ``shutdown_periods`` are those of the kubelet's configuration, without the 0s that kubeadm adds. ``damaged`` are
-    files without which the host can't start, and that are empty, cut off, or missing next to kubelet.conf. Until a
-    kubelet runs, they are those of an interrupted kubeadm.
+    ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca`` is
+    the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``shutdown_periods`` are those of the
+    kubelet's configuration, without the 0s that kubeadm adds. ``damaged`` are files without which the host can't start,
+    and that are empty, cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted
+    kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
@@ -43,6 +51,9 @@ def membership(root: str) -> dict[str, Any]:
     # A worker may have a copy of admin.conf.
     damaged = necessary(damaged_files(root, api_server or ca_key))
     interrupted = bool(damaged) and not kubelet_runs(root)
+    authorities = _certificates(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt"))
+    server = _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf"))
+    administrator = _server(text_or_nothing(root, "/etc/kubernetes/admin.conf"))
     return {
         "admin_conf": admin,
         "kubelet_conf": kubelet,
@@ -50,8 +61,11 @@ def membership(root: str) -> dict[str, Any]:
         "begun": control_plane or kubelet or begun,
         "finished": kubelet and (complete or not control_plane) and not interrupted,
         "damaged": list(damaged),
-        "ca_hashes": _ca_hashes(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt")),
-        "server": _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf")),
+        "ca_hashes": [public_key_hash(certificate) for certificate in authorities],
+        "ca": "".join(_pem(certificate) for certificate in authorities),
+        "server": server,
+        "endpoint": _endpoint(administrator if control_plane else server),
+        "name": _recorded_name(text_or_nothing(root, RECORD)),
         "node_name": node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
         "shutdown_periods": _shutdown_periods(root),
@@ -87,11 +101,30 @@ def _shutdown_periods(root: str) -> dict[str, str]:
     return {name: value for name, value in found if value != "0s"}
 
 
-def _ca_hashes(pem: str) -> list[str]:
+def _certificates(pem: str) -> list[bytes]:
+    """Return the certificates in DER, none if one of them can't be read."""
     try:
-        return [public_key_hash(certificate) for certificate in certificates(pem)]
+        found = certificates(pem)
+        return found if all(public_key_hash(certificate) for certificate in found) else []
     except CertificateError:
         return []
+
+
+def _pem(certificate: bytes) -> str:
+    body = "\n".join(textwrap.wrap(base64.b64encode(certificate).decode(), 64))
+    return f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n"
+
+
+def _endpoint(server: str) -> str:
+    return host_port(*endpoint(server)) if server else ""
+
+
+def _recorded_name(text: str) -> str:
+    try:
+        name = json.loads(text)["name"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return name if isinstance(name, str) and _LABEL.fullmatch(name) else ""
 
 
 def _server(text: str) -> str:

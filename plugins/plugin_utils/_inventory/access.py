@@ -17,7 +17,18 @@ from ...module_utils._words import counted
 
 # Placeholder for the reader's inventory in commands.
 _UNKNOWN_INVENTORY = "-i INVENTORY"
+# Generic names of files; the directory's name identifies the cluster instead.
+_ANY_CLUSTER = ("hosts", "inventory", "inventories", "all")
 _ON_CONTROL_PLANE = "sudo kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes"
+
+
+def cluster_name(given: str, sources: Sequence[str]) -> str:
+    """Return the controller's name for the inventory, else the name of the inventory's first file or directory."""
+    if given or not sources or "," in sources[0]:
+        return given
+    path = Path(sources[0])
+    named = [part for part in (path.stem, path.parent.name) if part.lower() not in _ANY_CLUSTER]
+    return named[0] if named else ""
 
 
 def inventory_paths(sources: Sequence[str]) -> list[Path]:

@@ -230,7 +230,10 @@ def _table() -> Mapping[str, Any]:
 RULES: tuple[tuple[tuple[str, ...], Callable[[Mapping[str, Values]], Iterable[Problem]]], ...] = (
     *(
         ((name,), _alike(name))
-        for name in (_KUBERNETES, _PODS, _SERVICES, "cluster_dns_domain", "cluster_network_plugin", "flannel_backend")
+        for name in (
+            *(_KUBERNETES, _PODS, _SERVICES, "cluster_name", "cluster_api_name"),
+            *("cluster_dns_domain", "cluster_network_plugin", "flannel_backend"),
+        )
     ),
     *(((name,), _known_version(name)) for name in _VERSIONS),
     ((_DRIVER, _SOURCE), _known_driver),

@@ -25,7 +25,8 @@ _NAMES = {
     "cluster_dns_domain": "cluster_domain cluster_dns dns_domain kubernetes_dns_domain kube_dns_domain",
     "cluster_api_endpoint": "control_plane_endpoint cluster_endpoint cluster_control_plane_endpoint api_endpoint "
     "apiserver_endpoint kubeadm_control_plane_endpoint kubernetes_api_endpoint cluster_api_address "
-    "apiserver_loadbalancer_domain_name loadbalancer_apiserver kubernetes_apiserver_advertise_address",
+    "loadbalancer_apiserver kubernetes_apiserver_advertise_address",
+    "cluster_api_name": "apiserver_loadbalancer_domain_name api_name cluster_api_hostname",
     "cluster_node_name": "node_name k8s_node_name kube_override_hostname",
     "cluster_node_address": "node_ip node_address access_ip cluster_node_ip kubelet_node_ip k8s_node_ip",
     "cluster_node_labels": "node_labels k8s_node_labels kubernetes_node_labels",
@@ -105,8 +106,6 @@ MEANT = {guess: name for name, guesses in _NAMES.items() for guess in guesses.sp
 
 # Name without an equivalent variable -> the reason.
 NOTHING = {
-    "cluster_name": "The cluster's name is always kubernetes, as kubeadm sets it; in Kubespray it is the DNS domain, "
-    "which is cluster_dns_domain here",
     "kubeadm_token_ttl": "Each join gets a token of its own, which is valid for one hour",
     "kubeadm_token": "Each join gets a token of its own",
     "containerd_root": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",

@@ -189,7 +189,7 @@ _RESERVED = {
     "apiVersion": "this collection writes kubeadm.k8s.io/v1beta4",
     "kind": "this collection writes ClusterConfiguration",
     "kubernetesVersion": "set cluster_kubernetes_version instead",
-    "controlPlaneEndpoint": "set cluster_api_endpoint instead",
+    "controlPlaneEndpoint": "set cluster_api_name or cluster_api_endpoint instead",
     "imageRepository": "set kubeadm_image_repository instead",
     "certificatesDir": "this collection looks for them in /etc/kubernetes/pki",
     "networking.podSubnet": "set cluster_pod_network instead",
@@ -245,6 +245,18 @@ def _not_ipv4(text: str) -> Iterator[str]:
             yield f"{text} is an IPv6 address; only IPv4 is supported"
     except ValueError:
         yield f"it must be an IPv4 address, such as 192.0.2.21, not {text!r:.120}"
+
+
+def _cluster_name(value: Any) -> Iterator[str]:
+    if value != "":
+        domain = " (the DNS domain of services is cluster_dns_domain)" if "." in str(value) else ""
+        yield from (f"{wrong}{domain}" for wrong in _label(value))
+
+
+def _api_name(value: Any) -> Iterator[str]:
+    name = str(value)
+    if name and (not is_node_name(name) or _LIKE_ADDRESS.fullmatch(name)):
+        yield f"it must be a DNS name in lower case without a port, such as api.lab.internal, not {name!r:.120}"
 
 
 def _endpoint(value: Any) -> Iterator[str]:
@@ -308,6 +320,8 @@ def _benchmark_timeout(value: Any) -> Iterator[str]:
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "cluster_node_name": _node_name,
     "cluster_node_address": _node_address,
+    "cluster_name": _cluster_name,
+    "cluster_api_name": _api_name,
     "cluster_api_endpoint": _endpoint,
     "cluster_gpu_sharing": sharing.problems,
     "cluster_image_digests": _images.problems,

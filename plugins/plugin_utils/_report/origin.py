@@ -16,17 +16,6 @@ from .states import count_gpus
 
 RUNS = 10
 COUNTS = ("gpus", "proven", "in_use", "errors", "warnings")
-# Generic file names; the directory's name identifies the cluster instead.
-_ANY_CLUSTER = ("hosts", "inventory", "inventories", "all")
-
-
-def cluster_name(given: str, sources: list[str]) -> str:
-    """Return the controller's name for the inventory, else the name of the inventory's first file or directory."""
-    if given or not sources or "," in sources[0]:
-        return given
-    path = PurePath(sources[0])
-    named = [part for part in (path.stem, path.parent.name) if part.lower() not in _ANY_CLUSTER]
-    return named[0] if named else ""
 
 
 def collection_version(root: Path) -> str:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .._inventory.access import cluster_name
 from .._nodes.deferral import deferrals
 from .actions import API_UNREAD, actions, api_unread
 from .benchmark import keep_figures
 from .drift import compare, resolve_auto
 from .launch import kept
-from .origin import cluster_name, history, origin, predecessor, verified
+from .origin import history, origin, predecessor, verified
 from .read import Report, dictionaries, dictionary, number, text, texts
 
 # The fields of a device from nvidia_smi_info to keep in the report; null stays null.

@@ -23,7 +23,7 @@ HOST = "box ansible_host=127.0.0.1 ansible_port=1"
     ("group", "variables", "words"),
     [
         ("{name}", "cluster_existing_package=keep", "There is no variable cluster_existing_package"),
-        ("{name}", "cluster_name=lab", "There is no variable cluster_name"),
+        ("{name}", "cluster_cni=lab", "There is no variable cluster_cni"),
         ("{name}", "{name}_timeout=soon", "{name}_timeout"),
         ("boxes", "", "none of the hosts of this run is in the group {name}. The inventory has the groups boxes"),
         ("boxes", "{name}_group=boxes {name}_timeout=soon", "{name}_timeout"),
@@ -322,7 +322,7 @@ MEMBERS = "[control_plane]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_
 # Plausible but wrong names of variables, and part of the message about each.
 UNSEEN = {
     "nvidia_driver_branch": "calls it nvidia_driver_version",
-    "cluster_name": "which is cluster_dns_domain here",
+    "kubeadm_certificate_key": "Certificates are not uploaded to the cluster",
     "kubeadm_token_ttl": "Each join gets a token of its own",
     "cluster_reboot": "calls it nvidia_driver_reboot",
     "nvidia_reboot": "calls it nvidia_driver_reboot",

@@ -13,10 +13,10 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.report import FilterModule
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.access import cluster_name
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.actions import actions
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.drift import version_fits
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.metrics import metrics
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._report.origin import cluster_name
 from hypothesis import given
 from hypothesis import strategies as st
 

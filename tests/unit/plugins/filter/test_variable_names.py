@@ -50,7 +50,7 @@ def notes(variables: dict[str, Any]) -> list[str]:
         ("cluster_reboot", "calls it nvidia_driver_reboot"),
         ("nvidia_reboot", "calls it nvidia_driver_reboot"),
         ("cluster_cni", "calls it cluster_network_plugin. Write cluster_network_plugin (flannel or external)"),
-        ("cluster_name", "which is cluster_dns_domain here. Remove it"),
+        ("cluster_api_hostname", "calls it cluster_api_name"),
         ("kubeadm_token_ttl", "Each join gets a token of its own, which is valid for one hour. Remove it"),
         ("Nvidia_Driver_Branch", "calls it nvidia_driver_version"),
         # The most similar names are suggested.
@@ -108,7 +108,7 @@ def test_unknown_name_that_others_may_use_is_a_note(name: str, words: str) -> No
         # Facts that roles set for later playbooks of the run.
         {"acceptance_result": {}, "cluster_api_lease": {}, "preflight_host": {}, "__preflight_reading": {}},
         # Variables to which other variables refer.
-        {"cluster_name": "x", "cluster_dns_domain": "{{ cluster_name }}.example.org"},
+        {"container_manager": "x", "cluster_dns_domain": "{{ container_manager }}.example.org"},
         {
             "driver_version": "x",
             "nvidia_driver_version": "{{ driver_version }}",

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide which endpoint a cluster has: host and port of the API in its certificates and kubeconfigs. Pure.
+
+kubeadm can't change it later, so an existing cluster keeps what it has. A name of this collection leads to 127.0.0.1 on
+each node (role api_endpoint), and is unknown elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...module_utils._words import listing
+
+NAME, ADDRESS, EXTERNAL = "name", "address", "external"
+_PORT = 6443
+_DEFAULT_NAME = re.compile(r"api\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.internal", re.ASCII)
+_STORED = re.compile(r"^controlPlaneEndpoint:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
+_HAS_PORT = re.compile(r":[0-9]+\Z")
+_LONGEST_LABEL = 63
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``kind`` is NAME, ADDRESS (of the control plane) or EXTERNAL (cluster_api_endpoint).
+
+    ``server`` is host:port, empty for ADDRESS. ``api_name`` is the API's name, which the cluster of another kind does
+    not use.
+    """
+
+    kind: str
+    server: str
+    api_name: str
+
+
+def dns_label(text: str) -> str:
+    """Return a text as a DNS label, ``cluster`` if nothing is left of it."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_LABEL].strip("-") or "cluster"
+
+
+def is_api_name(host: str, known: Collection[str]) -> bool:
+    """Return whether the host of an endpoint is a name that this collection gave it: known, or of the default form."""
+    return host in known or bool(_DEFAULT_NAME.fullmatch(host))
+
+
+def decide(given: str, wanted: str, there: str | None, known: Collection[str] = ()) -> Endpoint:
+    """Return the endpoint of a cluster.
+
+    ``given`` is cluster_api_endpoint, ``wanted`` the API's name in a new cluster, ``known`` further names of this
+    collection. ``there`` is the endpoint that the cluster has, as host:port: empty if there is no cluster yet, None if
+    it is unknown.
+    """
+    known_there = there or ""
+    host, _colon, port = (known_there if _HAS_PORT.search(known_there) else f"{known_there}:{_PORT}").rpartition(":")
+    is_named = bool(host) and is_api_name(host, (wanted, *known))
+    name = host if is_named else wanted
+    if given:
+        return Endpoint(EXTERNAL, given, name)
+    if is_named or there == "":
+        return Endpoint(NAME, f"{name}:{port}", name)
+    return Endpoint(ADDRESS, "", name)
+
+
+def existing(host: Mapping[str, Any]) -> str | None:
+    """Return the endpoint of a control plane's cluster for ``decide``, from what preflight has read."""
+    if not host:
+        return None
+    stored = _STORED.search(str(((host.get("control_plane") or {}).get("texts") or {}).get("ClusterConfiguration", "")))
+    there = stored[1] if stored else str(host["cluster"].get("endpoint", ""))
+    return None if host["cluster"]["finished"] and not there else there
+
+
+def migration_problem(kind: str, exists: bool, left_out: Sequence[str]) -> str:
+    """Return why the endpoint of a cluster can't become a name, as a sentence, empty if it can."""
+    if not exists:
+        return "There is no cluster yet. A new cluster gets a name with gpulab.kubernetes.site."
+    if kind == EXTERNAL:
+        return (
+            "cluster_api_endpoint is set, so it stays the endpoint. If it is the control plane's address, remove "
+            "the setting, and run this again."
+        )
+    if left_out:
+        return f"--limit leaves out {listing(left_out)}, and all nodes need the name. Run this without --limit."
+    return ""
+
+
+def choose(host: Mapping[str, Any], given: str, api_name: str, name: str, derived: str) -> dict[str, str]:
+    """Return the endpoint of a cluster, and the cluster's name, as cluster_endpoint_choice.
+
+    ``host`` is what preflight has read of the control plane, ``api_name`` and ``name`` are the settings, ``derived`` is
+    the name of the inventory. The name that a cluster got when it was created remains if its inventory is renamed.
+    """
+    recorded = str((host.get("cluster") or {}).get("name", "")) if host else ""
+    label = name or recorded or dns_label(derived)
+    known = (host.get("hosts_file") or {}).get("names") or () if host else ()
+    found = decide(given, api_name or f"api.{label}.internal", existing(host), known)
+    shown = name or (derived if recorded in ("", dns_label(derived)) else recorded)
+    return {
+        "kind": found.kind,
+        "server": found.server,
+        "api_name": found.api_name,
+        "name": label,
+        "shown_name": shown,
+        "recorded_name": recorded,
+    }

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A new cluster gets a name as its endpoint; an existing one keeps the endpoint that it has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleUndefinedVariable
+from ansible_collections.gpulab.kubernetes.plugins.filter.access import cluster_endpoint, control_plane_addresses
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.endpoint import dns_label
+from hypothesis import given
+from hypothesis import strategies as st
+
+UNREAD: dict[str, Any] = {}
+BARE = {"cluster": {"finished": False, "endpoint": "", "name": ""}}
+LAB = ["/srv/lab.ini"]
+
+
+def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more: Any) -> dict[str, Any]:
+    """Return what preflight reads of a control plane; ``stored`` is the endpoint that the API returns."""
+    told = {"texts": {"ClusterConfiguration": f"controlPlaneEndpoint: {stored}\nkind: x\n"}} if stored else {}
+    cluster = {"finished": finished, "endpoint": endpoint, "name": more.pop("name", "")}
+    return {"cluster": cluster, "control_plane": told, **more}
+
+
+@pytest.mark.parametrize(
+    ("reading", "settings", "kind", "server"),
+    [
+        # New clusters.
+        (BARE, {}, "name", "api.lab.internal:6443"),
+        (BARE, {"name": "west"}, "name", "api.west.internal:6443"),
+        (BARE, {"name": "west", "api_name": "k8s.example.org"}, "name", "k8s.example.org:6443"),
+        (BARE, {"given": "lb.example.org:443"}, "external", "lb.example.org:443"),
+        (BARE, {"given": "10.0.0.11:6443", "api_name": "k8s.example.org"}, "external", "10.0.0.11:6443"),
+        # kubeadm init was interrupted before and after it wrote admin.conf.
+        (host(finished=False), {}, "name", "api.lab.internal:6443"),
+        (host("10.0.0.11:6443", finished=False), {}, "address", ""),
+        (host("api.old.internal:6443", finished=False), {}, "name", "api.old.internal:6443"),
+        # Existing clusters with an address, whatever the settings.
+        (host("10.0.0.11:6443"), {}, "address", ""),
+        (host("10.0.0.11:6443"), {"api_name": "k8s.example.org"}, "address", ""),
+        (host("10.0.0.11:6443", stored="10.0.0.11:6443", name="lab"), {}, "address", ""),
+        (host("[2001:db8::1]:6443"), {}, "address", ""),
+        # A load balancer that the settings don't name: preflight reports the difference.
+        (host("lb.example.org:6443"), {}, "address", ""),
+        (host("lb.example.org:6443"), {"given": "lb.example.org:6443"}, "external", "lb.example.org:6443"),
+        # Existing clusters with a name, also if their inventory was renamed.
+        (host("api.lab.internal:6443"), {}, "name", "api.lab.internal:6443"),
+        (host("api.lab.internal"), {}, "name", "api.lab.internal:6443"),
+        (host("api.old.internal:6443"), {}, "name", "api.old.internal:6443"),
+        (host("k8s.example.org:6443"), {"api_name": "k8s.example.org"}, "name", "k8s.example.org:6443"),
+        (host("k8s.example.org:6443", hosts_file={"names": ["k8s.example.org"]}), {}, "name", "k8s.example.org:6443"),
+        (host("api.lab.internal:6443"), {"given": "lb.example.org:443"}, "external", "lb.example.org:443"),
+        # The cluster's configuration counts; a migration writes it after the kubeconfigs.
+        (host("api.lab.internal:6443", stored="10.0.0.11:6443"), {}, "address", ""),
+        (host("10.0.0.11:6443", stored="'api.lab.internal:6443'"), {}, "name", "api.lab.internal:6443"),
+        # Unknown: the host was not read, or its files can't be used.
+        (UNREAD, {}, "address", ""),
+        (host(), {}, "address", ""),
+        (UNREAD, {"given": "lb.example.org:443"}, "external", "lb.example.org:443"),
+    ],
+)
+def test_endpoint_of_a_cluster(reading: dict[str, Any], settings: dict[str, str], kind: str, server: str) -> None:
+    given = {"given": "", "api_name": "", "name": "", **settings}
+    found = cluster_endpoint(reading, given["given"], given["api_name"], given["name"], LAB)
+    assert (found["kind"], found["server"]) == (kind, server)
+
+
+@pytest.mark.parametrize(
+    ("setting", "recorded", "sources", "awx", "name", "shown"),
+    [
+        ("", "", LAB, "", "lab", "lab"),
+        ("", "", ["/runner/inventory/hosts"], "GPU Lab", "gpu-lab", "GPU Lab"),
+        ("", "gpu-lab", ["/runner/inventory/hosts"], "GPU Lab", "gpu-lab", "GPU Lab"),
+        ("", "old", LAB, "", "old", "old"),
+        ("west", "old", LAB, "", "west", "west"),
+        ("", "", ["a,b"], "", "cluster", ""),
+    ],
+)
+def test_name_of_a_cluster_remains_if_its_inventory_is_renamed(
+    setting: str, recorded: str, sources: list[str], awx: str, name: str, shown: str
+) -> None:
+    found = cluster_endpoint(host(name=recorded), "", "", setting, sources, awx)
+    assert (found["name"], found["shown_name"], found["recorded_name"]) == (name, shown, recorded)
+    assert found["api_name"] == f"api.{name}.internal"
+
+
+@given(st.text())
+def test_every_name_of_an_inventory_becomes_a_dns_label(text: str) -> None:
+    label = dns_label(text)
+    assert 0 < len(label) <= 63 and not label.startswith("-") and not label.endswith("-")
+    assert set(label) <= set("abcdefghijklmnopqrstuvwxyz0123456789-") and dns_label(label) == label
+
+
+class Unread(dict[str, Any]):
+    """Variables of a host, which refer to facts that have not been read yet."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise AnsibleUndefinedVariable("object of type 'dict' has no attribute 'default_ipv4'")
+
+
+def test_addresses_of_control_planes_are_returned_as_far_as_they_are_known() -> None:
+    hosts: dict[str, dict[str, Any]] = {
+        "cp1": {"cluster_node_address": "10.0.0.11"},
+        "cp2": {"ansible_facts": {"default_ipv4": {"address": "10.0.0.12"}}},
+        "cp3": Unread(cluster_node_address="x"),
+        "cp4": {"ansible_facts": {}},
+    }
+    assert control_plane_addresses(["cp2", "cp1", "cp3", "cp4", "cp5"], hosts) == {
+        "cp2": "10.0.0.12",
+        "cp1": "10.0.0.11",
+    }
