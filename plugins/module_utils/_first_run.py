@@ -24,7 +24,7 @@ from ._errors import DomainError
 from ._files import BACKUP, locked, make_directory, put_file, read_file, sync_directory, under
 from ._words import listing, written
 
-VERSION = "0.2.0"
+VERSION = "0.3.0-dev0"
 # The root directory for modules that have no option for it.
 ROOT = "/"
 DIRECTORY = "/var/lib/gpulab/first-run"
@@ -136,6 +136,16 @@ class FirstRun:
         """Record a unit if one of these systemctl verbs enables or starts it."""
         names = [unit.name] if {"enable", "start"} & {*verbs} else []
         self._keep(UNIT, names, lambda _name: {"enabled": unit.file_state, "active": unit.active})
+
+    def is_new_unit(self, unit: str, package: str) -> bool:
+        """Return whether the unit came with a package that was absent before, and was not handled yet."""
+        entries = read_record(self._read().decode("utf-8", "replace")).entries if self._records else {}
+        installed = entries.get((PACKAGE, package))
+        return installed is not None and installed.before is None and (UNIT, unit) not in entries
+
+    def keep_new_unit(self, unit: str) -> None:
+        """Record that a unit was absent. Called after the change, which a run that was killed before this repeats."""
+        self._keep(UNIT, [unit], lambda _name: None)
 
     def _keep(self, kind: str, names: Collection[str], before: Callable[[str], Before | None]) -> set[str]:
         if not names or not self._records:

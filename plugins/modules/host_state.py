@@ -37,6 +37,7 @@ options:
           - apt_source
           - docker_daemon_config
           - gpu_host_info
+          - hosts_file
           - kernel_settings
           - kubeadm_images
           - kubeadm_init
@@ -164,6 +165,7 @@ from ..module_utils._states import (  # noqa: F401  # pylint: disable=unused-imp
     apt_source,
     docker_daemon_config,
     gpu_host_info,
+    hosts_file,
     kernel_settings,
     kubeadm_images,
     kubeadm_init,

@@ -41,6 +41,12 @@ options:
     type: bool
     default: false
     version_added: 0.2.0
+  stop_if_new:
+    description: >-
+      Name of a package. If this collection installed it on this host, stop and disable the unit that it started,
+      instead of starting it. This happens once, so that the unit can be used for something else later.
+    type: str
+    version_added: 0.3.0
   run_dir:
     description: Directory in which M(gpulab.kubernetes.managed_files) records pending restarts.
     type: path

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -17,6 +18,19 @@ from .._files import text_or_nothing, under
 _RESULT = "/run/cloud-init/result.json"
 _OFF = ("/run/cloud-init/disabled", "/etc/cloud/cloud-init.disabled")
 _PAUSE_S = 2.0
+# All of cloud-init's settings, merged; before 23.3, only its sources exist. A later one takes precedence: cloud-init's
+# documentation, "Configuration sources".
+_MERGED = "/run/cloud-init/combined-cloud-config.json"
+_SOURCES = (
+    "etc/cloud/cloud.cfg",
+    "etc/cloud/cloud.cfg.d/*.cfg",
+    "var/lib/cloud/instance/vendor-cloud-config.txt",
+    "var/lib/cloud/instance/vendor2-cloud-config.txt",
+    "var/lib/cloud/instance/cloud-config.txt",
+)
+_HOSTS_SETTING = re.compile(r"^manage_etc_hosts[ \t]*:[ \t]*[\"']?(\w+)", re.MULTILINE)
+# With "localhost", it only changes the line of the host's own name.
+_FROM_TEMPLATE = ("true", "yes", "on", "1", "template")
 
 
 @dataclass(frozen=True)
@@ -51,11 +65,31 @@ def wait(runner: Runner, root: str, timeout: float, sleep: Callable[[float], Non
         sleep(_PAUSE_S)
 
 
-def _read(runner: Runner, root: str) -> CloudInit:
+def rewrites_hosts(root: str) -> bool:
+    """Return whether cloud-init writes /etc/hosts from its template at each boot (``manage_etc_hosts``)."""
+    if _off(root):
+        return False
+    try:
+        found = json.loads(text_or_nothing(root, _MERGED))
+        setting = found.get("manage_etc_hosts", "")
+    except (ValueError, AttributeError, RecursionError):
+        files = [path for source in _SOURCES for path in sorted(under(root, "/").glob(source))]
+        settings = [match for path in files for match in _HOSTS_SETTING.findall(text_or_nothing("/", str(path)))]
+        setting = settings[-1] if settings else ""
+    return str(setting).lower() in _FROM_TEMPLATE
+
+
+def _off(root: str) -> str:
+    """Return absent or disabled, empty if cloud-init runs at boot."""
     if not under(root, "/usr/bin/cloud-init").exists():
-        return CloudInit("absent")
-    if any(under(root, path).exists() for path in _OFF) or not under(root, "/run/cloud-init").is_dir():
-        return CloudInit("disabled")
+        return "absent"
+    off = any(under(root, path).exists() for path in _OFF) or not under(root, "/run/cloud-init").is_dir()
+    return "disabled" if off else ""
+
+
+def _read(runner: Runner, root: str) -> CloudInit:
+    if _off(root):
+        return CloudInit(_off(root))
     if under(root, _RESULT).exists():
         errors = _errors(text_or_nothing(root, _RESULT))
         return CloudInit("error" if errors else "done", errors)

@@ -11,13 +11,15 @@ from typing import Any
 from .._command import Runner
 from .._errors import DomainError
 from .._first_run import FirstRun
-from .._systemd import RUN_DIR, Restarts, Systemd, needed
+from .._systemd import RUN_DIR, Restarts, Systemd, Unit, needed
 
 
 def ensure(module: Any) -> dict[str, Any]:
     systemd = Systemd(Runner(module, timeout=300))
     restarts = Restarts(systemd, Path(module.params["run_dir"]))
     unit = systemd.unit(module.params["name"])
+    if module.params["stop_if_new"]:
+        return _stop_new(module, systemd, unit)
     if not unit.exists:
         if module.params["optional"] and not module.check_mode:
             return {"actions": [], "restart": False, "state": unit.load}
@@ -49,6 +51,18 @@ def ensure(module: Any) -> dict[str, Any]:
     }
 
 
+def _stop_new(module: Any, systemd: Systemd, unit: Unit) -> dict[str, Any]:
+    """Stop and disable a unit that a package of this collection started, once: whoever starts it later uses it."""
+    first_run = FirstRun(module)
+    is_new = unit.exists and first_run.is_new_unit(unit.name, module.params["stop_if_new"])
+    verbs = [*["stop"] * unit.running, *["disable"] * (unit.file_state == "enabled")] if is_new else []
+    if is_new and not module.check_mode:
+        for verb in verbs:
+            systemd.do(verb, unit.name)
+        first_run.keep_new_unit(unit.name)
+    return {"changed": bool(verbs), "actions": verbs, "restart": False, "state": unit.active}
+
+
 SPECIFICATION: dict[str, Any] = {
     "argument_spec": {
         "name": {"type": "str", "required": True},
@@ -56,6 +70,7 @@ SPECIFICATION: dict[str, Any] = {
         "start": {"type": "bool", "default": True},
         "when_missing": {"type": "str", "choices": ["unchanged", "changed"], "default": "unchanged"},
         "optional": {"type": "bool", "default": False},
+        "stop_if_new": {"type": "str"},
         "run_dir": {"type": "path", "default": RUN_DIR},
     },
     "supports_check_mode": True,

@@ -34,8 +34,10 @@ if verb in ("start", "restart"):
         sys.exit("Job for containerd.service failed because the control process exited with error code.")
     number = int(units[name].get("InvocationID") or "0")
     units[name].update(ActiveState="active", InvocationID=str(number + 1), NeedDaemonReload="no")
-if verb == "enable":
-    units[name]["UnitFileState"] = "enabled"
+if verb == "stop":
+    units[name].update(ActiveState="inactive", InvocationID="")
+if verb in ("enable", "disable"):
+    units[name]["UnitFileState"] = f"{{verb}}d"
 json.dump(units, open(place, "w"))
 """
 
@@ -404,3 +406,35 @@ def test_files_that_only_their_owner_may_read_are_not_shown(
 def test_files_that_everyone_may_read_are_shown(host: Host) -> None:
     host.files(PUBLIC)
     assert "public" in host.files({**PUBLIC, "content": MARKER})["diff"][0]["before"]
+
+
+def package_entry(tmp_path: Path, before: dict[str, Any] | None) -> None:
+    """Write that a package was, or was not, on the host before this collection."""
+    entry = {"schema": 1, "when": "2026-11-27T23:00:00Z", "by": "0.2.0", "kind": "package", "name": "haproxy"}
+    # The module has no option for the root directory.
+    path = tmp_path / "module-tmp/var/lib/gpulab/first-run/record.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({**entry, "before": before}) + "\n")
+
+
+def test_a_service_that_came_with_a_package_of_ours_is_stopped_once(host: Host, tmp_path: Path) -> None:
+    host.unit("active")
+    package_entry(tmp_path, None)
+    assert host.service(stop_if_new="haproxy", check=True)["actions"] == ["stop", "disable"]
+    assert host.log == []
+    assert host.service(stop_if_new="haproxy")["changed"]
+    assert host.log == ["stop containerd.service", "disable containerd.service"]
+    assert recorded(tmp_path)["containerd.service"] is None
+    # Whoever enables it later uses it for something else.
+    host.unit("active")
+    assert not host.service(stop_if_new="haproxy")["changed"]
+    assert len(host.log) == 2
+
+
+@pytest.mark.parametrize("before", [{"version": "2.6.12-1", "held": False}, "no entry"])
+def test_a_service_that_was_there_before_is_left_alone(host: Host, tmp_path: Path, before: Any) -> None:
+    host.unit("active")
+    if before != "no entry":
+        package_entry(tmp_path, before)
+    assert not host.service(stop_if_new="haproxy")["changed"]
+    assert host.log == []
