@@ -41,7 +41,7 @@ PACKAGES_OF = {
     "wandb_launch": "wandb_launch_docker",
 }
 # Roles in a default run of site.yml, and roles that the user must name (see the page).
-IN_SITE = ("kubeadm", "containerd", "nvidia_container_toolkit", "nvidia_driver")
+IN_SITE = ("kubeadm", "api_endpoint", "containerd", "nvidia_container_toolkit", "nvidia_driver")
 NAMED_BY_USER = ("cuda_toolkit",)
 Table = Callable[[Iterable[str], Iterable[Iterable[object]]], str]
 
@@ -165,6 +165,8 @@ class Downloads:
             names = _load("roles/nvidia_container_toolkit/vars/main.yml")["nvidia_container_toolkit_packages"]
             wanted |= {one["name"]: toolkit["packages"]["any"] for one in names}
             yield from self._placed(system, wanted)
+            names = _load("roles/api_endpoint/vars/main.yml")["api_endpoint_packages"]
+            yield from self._placed(system, {one["name"]: "" for one in names})
             host = {"os": {"key": system}, "nvidia_driver": {"packages": {}}, "gpus": [], "nvswitches": 1}
             table = self._versions["nvidia_driver"]
             for version in driver.available(system, table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,11 +110,21 @@ def kubectl(lab: State) -> tuple[Path, Path]:
         status, text = podman.answers(machine.container(lab.name, candidate.name), "cat", _ADMIN)
         if status == 0:
             kubeconfig = paths.lab_dir(lab.name) / "admin.conf"
-            state.write_private(kubeconfig, text + "\n")
+            state.write_private(kubeconfig, by_address(text, lab.nodes[candidate.name].address) + "\n")
             return program, kubeconfig
     raise LabError(
         f"Error while looking for the cluster of the lab {lab.name}: no control plane has {_ADMIN} yet. "
         f"Run first: ansible-playbook site.yml -i {lab.inventory}"
+    )
+
+
+def by_address(kubeconfig: str, address: str) -> str:
+    """Return a kubeconfig with an address if its server is a name, which only the nodes know."""
+    return re.sub(
+        r"^( *)server: https://([a-z][a-z0-9.-]*):([0-9]+)$",
+        rf"\1server: https://{address}:\3\n\1tls-server-name: \2",
+        kubeconfig,
+        flags=re.MULTILINE,
     )
 
 

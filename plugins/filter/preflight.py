@@ -14,7 +14,7 @@ from ..plugin_utils._filter_errors import filter_errors
 from ..plugin_utils._inventory.access import typed
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
-from ..plugin_utils._preflight import existing, in_use
+from ..plugin_utils._preflight import endpoint, existing, in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.existing import version_to_install
@@ -35,7 +35,12 @@ _DEFAULTS = {
     "nvidia_driver_source": "'cuda_repository'",
     "cluster_node_name": "(ansible_facts['nodename'] | default('') | lower)",
 }
-_CLUSTER_RULES = (*cluster_rules.RULES, *gpu_rules.CLUSTER_RULES, *in_use.CLUSTER_RULES)
+_CLUSTER_RULES = (
+    *cluster_rules.RULES,
+    *gpu_rules.CLUSTER_RULES,
+    *in_use.CLUSTER_RULES,
+    *endpoint.CLUSTER_RULES,
+)
 _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *in_use.RULES)
 
 
@@ -51,7 +56,7 @@ def host_needs(
     """List the ports and kernel modules that Kubernetes needs on a host."""
     needs: Sequence[Mapping[str, Sequence[str]]] = (
         table["node"],
-        table["control_plane"] if host in control_planes else {},
+        table["control_plane" if host in control_planes else "worker"],
         table["networks"].get(network, {}).get(backend, {}),
     )
     return {key: [value for each in needs for value in each.get(key, ())] for key in table["node"]}

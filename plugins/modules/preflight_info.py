@@ -179,6 +179,18 @@ options:
       - If the host's kubelet is already configured, its API server is used instead. Empty means only that one.
     type: str
     version_added: 0.2.0
+  api_name:
+    description: >-
+      Name of the API that the host will get in C(/etc/hosts), empty for none. DNS is asked for it only if the host is
+      not part of a cluster yet.
+    type: str
+    default: ""
+    version_added: 0.3.0
+  migrates_endpoint:
+    description: Ask DNS for O(api_name) even if the host is part of a cluster.
+    type: bool
+    default: false
+    version_added: 0.3.0
   connect_timeout:
     description: Time limit in seconds for the connection to O(api_endpoint).
     type: float
@@ -520,9 +532,10 @@ resolver:
 cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
-    interrupted. C(damaged) are files without which the host can't start, and that are empty, cut off or missing, as
-    after a power failure; C(finished) is false then, unless the kubelet runs. C(shutdown_periods) are those of the
-    kubelet's configuration that are not 0.
+    interrupted. C(ca) contains the certificates of its CAs, C(endpoint) is the address of its API for all nodes, and
+    C(name) the name that C(/var/lib/gpulab/cluster.json) contains. C(damaged) are files without which the host can't
+    start, and that are empty, cut off or missing, as after a power failure; C(finished) is false then, unless the
+    kubelet runs. C(shutdown_periods) are those of the kubelet's configuration that are not 0.
   returned: always
   type: dict
   sample:
@@ -533,10 +546,23 @@ cluster:
     finished: true
     damaged: []
     ca_hashes: ["sha256:..."]
+    ca: "-----BEGIN CERTIFICATE-----..."
     server: https://10.0.0.11:6443
+    endpoint: api.lab.internal:6443
+    name: lab
     node_name: cp1
     container_runtime: unix:///var/run/containerd/containerd.sock
     shutdown_periods: {shutdownGracePeriod: 2m0s, shutdownGracePeriodCriticalPods: 20s}
+hosts_file:
+  description: >-
+    What concerns the name of the API in C(/etc/hosts) - the C(names) in the block of M(gpulab.kubernetes.hosts_file),
+    the other addresses to which this file or DNS leads O(api_name) (C(elsewhere)), whether the file can't be replaced,
+    because it is a mount (C(is_mount)), whether cloud-init writes it at each boot (C(rewritten)), and whether its
+    template exists (C(has_template)).
+  returned: always
+  type: dict
+  version_added: 0.3.0
+  sample: {names: [api.lab.internal], elsewhere: [], is_mount: false, rewritten: false, has_template: true}
 control_plane:
   description: >-
     Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),
@@ -598,7 +624,7 @@ from ..module_utils._apt.lists import components
 from ..module_utils._command import Runner
 from ..module_utils._files import deferred, under
 from ..module_utils._host import facts as host
-from ..module_utils._host import network
+from ..module_utils._host import hosts_file, network
 from ..module_utils._host.ansible_facts import ansible_facts
 from ..module_utils._host.cloud_init import CloudInit, wait
 from ..module_utils._host.reach import reach_api
@@ -646,6 +672,10 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     )
     cluster = membership(root)
     asks_apt = bool(gpus) and params["distribution_drivers"]
+    asks_dns = params["migrates_endpoint"] or not cluster["finished"]
+    names = hosts_file.read(Runner(module, timeout=5), root, params["api_name"], asks_dns)
+    # The kubelet of a worker may reach the API through a program on this host, which always answers.
+    server = "" if cluster["endpoint"].rpartition(":")[0] in names["names"] else cluster["server"]
     asks_api = params["api_endpoint"] is not None and cluster["role"] != "control_plane"
     is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
     return {
@@ -681,11 +711,10 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
         "distribution_drivers": distribution_drivers(runner, root) if asks_apt else [],
         "distribution_versions": distribution_versions(runner, root) if asks_apt else [],
         "resolver": host.resolver(root, runner, [params["resolv_conf"]]),
+        "hosts_file": names,
         "cluster": cluster,
         "control_plane": cluster_settings.read(module, root, params["api_timeout"]) if is_control_plane else {},
-        "api_reach": reach_api(params["api_endpoint"], cluster["server"], params["connect_timeout"])
-        if asks_api
-        else {},
+        "api_reach": reach_api(params["api_endpoint"], server, params["connect_timeout"]) if asks_api else {},
         "deferred": deferred(root),
         "cloud_init": cloud_init.fields(),
     }
@@ -721,6 +750,8 @@ def main() -> None:
             "cloud_init_timeout": {"type": "float", "default": 0},
             "api_endpoint": {"type": "str"},
             "connect_timeout": {"type": "float", "default": 3},
+            "api_name": {"type": "str", "default": ""},
+            "migrates_endpoint": {"type": "bool", "default": False},
             "api_timeout": {"type": "float", "default": 30},
             "gather_subset": {
                 "type": "list",

@@ -57,10 +57,13 @@ def test_the_address_of_the_default_route_is_used_everywhere(inventory: Inventor
         node = nodes[name]
         assert [a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"] == [wanted]
         assert node["metadata"]["annotations"]["flannel.alpha.coreos.com/public-ip"] == wanted
-    endpoint = f"{default_route_address(inventory.control_plane)}:6443"
-    assert endpoint in cluster.kubectl("config", "view", "--minify")
+    address = default_route_address(inventory.control_plane)
+    assert "server: https://api." in cluster.kubectl("config", "view", "--minify")
+    for host in inventory.hosts.values():
+        proxy = host.run("cat /etc/gpulab/api-endpoint/haproxy.cfg || true")
+        assert (f" {address}:6443 check" in proxy) == (host != inventory.control_plane)
     pods = cluster.get("pods", "--namespace", "kube-system", "--selector", "component=kube-apiserver")["items"]
-    assert f"--advertise-address={endpoint.partition(':')[0]}" in pods[0]["spec"]["containers"][0]["command"]
+    assert f"--advertise-address={address}" in pods[0]["spec"]["containers"][0]["command"]
 
 
 def test_packages_have_ubuntus_names_and_versions(inventory: Inventory) -> None:

@@ -20,6 +20,7 @@ from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .._nodes import control_plane as control_plane_settings
 from .._nodes import kubelet as kubelet_settings
+from .._nodes.endpoint import is_api_name
 from .differences import differences
 from .model import Cluster, ClusterRule, Facts, HostRule, Reading
 
@@ -141,14 +142,18 @@ def settled(cluster: Cluster) -> Iterator[Problem]:
         for variable, path in _SETTLED.items():
             wanted, there = str(cluster.settings[variable]), _at(made, path)
             if there and wanted and not _alike(wanted, there):
+                is_name = variable == "cluster_api_endpoint" and is_api_name(_PORT.sub("", there), ())
                 yield Problem(
                     "cluster_setting_settled",
                     f"The cluster was created with {'.'.join(path)} {there}, but {variable} is {wanted}",
                     variable,
                     "It is in certificates and in the configuration of every component and of running pods: changing "
                     "it would disconnect them",
-                    f"Set {variable} to {there}; another value needs a new cluster",
-                    answers=((variable, there),),
+                    # Only the nodes know this name.
+                    f"Remove {variable}: the endpoint of this cluster is cluster_api_name"
+                    if is_name
+                    else f"Set {variable} to {there}; another value needs a new cluster",
+                    answers=() if is_name else ((variable, there),),
                 )
 
 

@@ -62,7 +62,9 @@ class Cluster:
     """All readings of a run, and the settings that hosts share, as declared.
 
     Settings that need a word: ``api`` (the result of api_reach_info), ``gpu_manager_changing`` (whether this run
-    changes the GPU manager), ``nvidia_driver_versions`` (for each version, the distributions that have it),
+    changes the GPU manager), ``api_name`` (the API's name if it is the cluster's endpoint, else empty),
+    ``cluster_name`` and ``recorded_name`` (as set, and as the hosts have it), ``nvidia_driver_versions`` (for each
+    version, the distributions that have it),
     ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum`` (``memory_mib`` and ``cpus`` of
     ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path, the latter in addition if a driver
     will be installed).

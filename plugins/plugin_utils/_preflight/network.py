@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .._resolver import resolv_conf, usable
+from . import endpoint
 from .model import Cluster, HostRule, Reading
 
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -29,6 +30,8 @@ def ports(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     ours = reading.facts["cluster"]["begun"]
     for listener in reading.facts["listeners"]:
         program = listener["process"]
+        if not endpoint.needs_port(reading, cluster, listener):
+            continue
         if ours and (_of_the_cluster(program) or not reading.facts["is_root"]):
             continue
         who = f"{program} (process {listener['pid']})" if listener["pid"] else program or "another program"
@@ -171,4 +174,4 @@ def _of_the_cluster(program: str) -> bool:
     return any(program == name or (len(program) == 15 and name.startswith(program)) for name in _CLUSTER_PROGRAMS)
 
 
-RULES: tuple[HostRule, ...] = (ports, firewall, forwarding, name, node_address, resolver)
+RULES: tuple[HostRule, ...] = (ports, firewall, forwarding, name, node_address, resolver, *endpoint.RULES)

@@ -27,9 +27,17 @@ NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14}
 DRIVER = "595.91.07"
 A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
+CA = "-----BEGIN CERTIFICATE-----\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
-    *("kubeadm_control_plane", "kubeadm_init", "kubelet_certificate", "node_pools", "temporary_file"),
+    *(
+        "kubeadm_control_plane",
+        "kubeadm_endpoint",
+        "kubeadm_init",
+        "kubelet_certificate",
+        "node_pools",
+        "temporary_file",
+    ),
 )
 KERNEL_PACKAGES = {
     "image": "linux-image-6.1.0-40-amd64",
@@ -68,7 +76,18 @@ CLUSTER = {
     "error": "",
 }
 REPORT = {"kept": True, "hosts": {}, "totals": {}, "problems": []}
-CHANGING = ["apt_packages", "apt_source", "kernel_settings", "kubeadm_join", "managed_files", "nvidia_cdi_spec", "swap"]
+CHANGING = [
+    *(
+        "apt_packages",
+        "apt_source",
+        "hosts_file",
+        "kernel_settings",
+        "kubeadm_join",
+        "managed_files",
+        "nvidia_cdi_spec",
+    ),
+    "swap",
+]
 CONTAINERD = (
     "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]\n"
     "runtime_type = 'io.containerd.runc.v2'\noptions = {SystemdCgroup = true}\n"
@@ -97,7 +116,7 @@ class Story(Site):  # type: ignore[misc]
         self.answer("gpu_plugins_info", {"plugins": [], "policies": [], "problems": []})
         self.answer("gpu_pods_info", {"pods": []})
         self.answer("gpu_sharing_info", {"nodes": {}})
-        self.answer("kubeadm_join_info", {"token": "t", "ca_certificates": "", "ca_cert_hashes": ["sha256:0"]})
+        self.answer("kubeadm_join_info", {"token": "t", "ca_certificates": CA, "ca_cert_hashes": ["sha256:0"]})
         self.answer("managed_service", {"actions": [], "restart": False})
         self.answer("nvidia_smi_info", {"state": "ok", "driver_version": DRIVER, "gpus": []})
         self.answer("k8s_info", {"resources": []})
@@ -143,6 +162,18 @@ def finished(place: Path) -> Story:
 def worker_joins(place: Path) -> Story:
     """gpu2 is new in the inventory of a finished cluster."""
     return Story(place, bare=["gpu2"], finished=("cp1", "gpu1"))
+
+
+def worker_joins_by_name(place: Path) -> Story:
+    """gpu2 is new in the inventory of a finished cluster whose endpoint is a name."""
+    story = worker_joins(place)
+    kubeconfig = KUBECONFIG.replace("192.168.7.11", "api.lab.internal")
+    story.settings["__cluster_api_file"] = {"content": base64.b64encode(kubeconfig.encode()).decode()}
+    for answer in story.answers:
+        cluster = answer["result"].get("cluster", {})
+        if cluster.get("finished"):
+            cluster |= {"endpoint": "api.lab.internal:6443", "name": "lab", "ca": CA}
+    return story
 
 
 def driver_pending(place: Path) -> Story:
@@ -282,7 +313,16 @@ def failing_host(place: Path) -> Story:
 
 
 SITUATIONS = [
-    *(bare, finished, worker_joins, driver_pending, containerd_pending, lost_host, containerd_refused),
+    *(
+        bare,
+        finished,
+        worker_joins,
+        worker_joins_by_name,
+        driver_pending,
+        containerd_pending,
+        lost_host,
+        containerd_refused,
+    ),
     *(containerd_deferred, deferral_over, left_cordoned),
     *(sharing_pending, silent_host, failing_host),
     *(control_plane_pending, control_plane_changed, kubelet_pending, certificates_renewed, certificates_expired),

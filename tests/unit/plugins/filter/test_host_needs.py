@@ -9,6 +9,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import host_
 NEEDS = {
     "node": {"ports": ["10250/tcp"], "reachable_ports": ["10250/tcp"], "kernel_modules": ["overlay"]},
     "control_plane": {"ports": ["6443/tcp"], "reachable_ports": ["6443/tcp"]},
+    "worker": {"ports": ["6443/tcp"]},
     "networks": {"flannel": {"vxlan": {"reachable_ports": ["8472/udp"], "kernel_modules": ["vxlan"]}}},
 }
 
@@ -16,9 +17,9 @@ NEEDS = {
 @pytest.mark.parametrize(
     ("host", "network", "backend", "ports", "reachable", "modules"),
     [
-        ("gpu1", "external", "vxlan", ["10250"], ["10250"], ["overlay"]),
-        ("gpu1", "flannel", "host-gw", ["10250"], ["10250"], ["overlay"]),
-        ("gpu1", "flannel", "vxlan", ["10250"], ["10250", "8472"], ["overlay", "vxlan"]),
+        ("gpu1", "external", "vxlan", ["10250", "6443"], ["10250"], ["overlay"]),
+        ("gpu1", "flannel", "host-gw", ["10250", "6443"], ["10250"], ["overlay"]),
+        ("gpu1", "flannel", "vxlan", ["10250", "6443"], ["10250", "8472"], ["overlay", "vxlan"]),
         ("cp1", "external", "vxlan", ["10250", "6443"], ["10250", "6443"], ["overlay"]),
         ("cp1", "flannel", "vxlan", ["10250", "6443"], ["10250", "6443", "8472"], ["overlay", "vxlan"]),
     ],

@@ -62,6 +62,7 @@ Status: install ok installed
 Architecture: amd64
 Version: 1.20.1-1
 """
+BLOCK = "# BEGIN gpulab.kubernetes\n127.0.0.1 api.lab.internal\n# END gpulab.kubernetes\n"
 Read = Callable[..., dict[str, Any]]
 
 
@@ -424,6 +425,10 @@ def test_a_worker_tests_the_connection_to_the_api_server(read: Read, host: Host)
             assert read(api_endpoint=given)["api_reach"]["endpoint"] == endpoint
         host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", "127.0.0.1"))
         assert read(api_endpoint=endpoint)["api_reach"]["endpoint"] == "127.0.0.1:443"
+        # The address of a program on the host itself says nothing about the API.
+        host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", "api.lab.internal:6443"))
+        host.write("etc/hosts", BLOCK)
+        assert read(api_endpoint=endpoint)["api_reach"] == {"endpoint": endpoint, "reach": "answered", "error": ""}
         host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
         host.write("etc/kubernetes/admin.conf", KUBECONFIG)
         assert read(api_endpoint=endpoint)["api_reach"] == {}
@@ -552,7 +557,31 @@ def test_a_control_plane_only_counts_as_finished_after_the_last_phase(read: Read
 
 def test_a_certificate_that_cannot_be_read_has_no_hash(read: Read, host: Host) -> None:
     host.write("etc/kubernetes/pki/ca.crt", "no certificate")
-    assert read()["cluster"]["ca_hashes"] == []
+    assert (read()["cluster"]["ca_hashes"], read()["cluster"]["ca"]) == ([], "")
+
+
+def test_the_ca_is_returned_without_anything_else_in_its_file(read: Read, host: Host, authority: Authority) -> None:
+    host.write("etc/kubernetes/pki/ca.crt", f"# by hand\n{authority.pem}-----BEGIN X-----\n")
+    assert read()["cluster"]["ca"].split() == authority.pem.split()
+
+
+def test_endpoint_of_the_cluster_is_that_of_the_administrator_on_a_control_plane(read: Read, host: Host) -> None:
+    named = KUBECONFIG.replace("10.0.0.11:6443", "api.lab.internal:6443")
+    host.write("etc/kubernetes/kubelet.conf", KUBECONFIG)
+    assert read()["cluster"]["endpoint"] == "10.0.0.11:6443"
+    host.write("etc/kubernetes/admin.conf", named)
+    assert read()["cluster"]["endpoint"] == "api.lab.internal:6443"
+    host.write("etc/kubernetes/admin.conf", "damaged")
+    assert read()["cluster"]["endpoint"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [('{"name": "lab"}', "lab"), ('{"name": "a b"}', ""), ('{"name": 7}', ""), ("[]", ""), ("{", ""), ("", "")],
+)
+def test_the_recorded_name_of_the_cluster_is_returned(read: Read, host: Host, text: str, name: str) -> None:
+    host.write("var/lib/gpulab/cluster.json", text)
+    assert read()["cluster"]["name"] == name
 
 
 PACKAGES = (
@@ -776,6 +805,32 @@ def test_nvswitch_packages_are_only_required_with_nvswitches(
     host.pci("0000:3b:00.0", "0x10de", "0x2330", "0x030200")
     host.pci("0000:07:00.0", "0x10de", "0x22a3", "0x068000")
     assert read(repositories=[question])["repositories"][0]["missing"] == {"nvidia-fabricmanager": "1"}
+
+
+@pytest.mark.parametrize(
+    ("files", "answer", "found"),
+    [
+        ({"etc/hosts": "10.0.0.1 API.lab.internal\n"}, "exit 2", {"elsewhere": ["10.0.0.1"]}),
+        ({}, "echo '192.0.2.7       STREAM api.lab.internal'; echo junk", {"elsewhere": ["192.0.2.7"]}),
+        ({}, "echo '127.0.0.1 STREAM'", {}),
+        ({"etc/hosts": BLOCK}, "echo '192.0.2.7 STREAM'", {"names": ["api.lab.internal"]}),
+        ({"etc/cloud/templates/hosts.debian.tmpl": ""}, "exit 2", {"has_template": True}),
+        ({"proc/self/mountinfo": "36 25 8:1 /hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"}, "exit 2", {"is_mount": True}),
+        # A host that is part of a cluster does not wait for DNS.
+        ({"etc/kubernetes/kubelet.conf": KUBECONFIG}, "echo '192.0.2.7 STREAM'", {}),
+    ],
+)
+def test_where_the_name_of_the_api_leads_is_returned(
+    read: Read, host: Host, programs: Any, files: dict[str, str], answer: str, found: dict[str, Any]
+) -> None:
+    programs.add("getent", answer)
+    for path, text in files.items():
+        host.write(path, text)
+    bare = {"names": [], "elsewhere": [], "is_mount": False, "rewritten": False, "has_template": False}
+    assert read(api_name="api.lab.internal")["hosts_file"] == {**bare, **found}
+    if "etc/kubernetes/kubelet.conf" in files:
+        migrating = read(api_name="api.lab.internal", migrates_endpoint=True)
+        assert migrating["hosts_file"]["elsewhere"] == ["192.0.2.7"]
 
 
 RESULT = "run/cloud-init/result.json"

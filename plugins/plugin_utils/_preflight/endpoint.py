@@ -1,0 +1,80 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules for the name of the API, which leads to 127.0.0.1 on each node of a cluster that has one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...module_utils._problem import Problem
+from ...module_utils._words import listing
+from .model import Cluster, ClusterRule, HostRule, Reading
+
+_PORT = 6443
+_HOSTS = "/etc/hosts"
+_OTHER = "cluster_api_endpoint=HOST:PORT uses an address or a name of your own instead"
+
+
+def needs_port(reading: Reading, cluster: Cluster, listener: Mapping[str, Any]) -> bool:
+    """Return whether a host needs the port of a listener, which is not this collection's HAProxy on a worker."""
+    if listener["port"] != _PORT or reading.host in cluster.settings["control_plane"]:
+        return True
+    name = cluster.settings["api_name"]
+    return bool(name) and not (listener["process"] == "haproxy" and name in reading.facts["hosts_file"]["names"])
+
+
+def name_elsewhere(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    name, found = cluster.settings["api_name"], reading.facts["hosts_file"]["elsewhere"]
+    if name and found:
+        yield reading.problem(
+            "api_name_elsewhere",
+            f"The name {name} leads to {listing(found)} on this host",
+            f"{_HOSTS}, DNS, cluster_api_name",
+            "This collection leads it to 127.0.0.1, where each node reaches an API server of the cluster",
+            "Set cluster_api_name to a name that does not exist yet, or remove the other entries; if they are those of "
+            f"your load balancer, set cluster_api_endpoint to {name}:{_PORT}",
+        )
+
+
+def hosts_file(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Check that /etc/hosts can be written, and stays as it is after a reboot. Not for a host that has the name."""
+    name, found = cluster.settings["api_name"], reading.facts["hosts_file"]
+    if not name or name in found["names"]:
+        return
+    if found["is_mount"]:
+        yield reading.problem(
+            "hosts_file_is_mount",
+            f"{_HOSTS} is a mount of its own, as in many containers, and can't be replaced",
+            _HOSTS,
+            f"This file leads {name} to an API server of the cluster",
+            f"Let the machine have a file of its own (such as podman run --no-hosts); {_OTHER}",
+        )
+    if found["rewritten"] and not found["has_template"]:
+        yield reading.problem(
+            "hosts_file_rewritten",
+            f"cloud-init writes {_HOSTS} at each boot (manage_etc_hosts), from a template that does not exist",
+            "/etc/cloud/templates/hosts.debian.tmpl",
+            f"{name} would be unknown after a reboot, and the node would not find the API",
+            "Write `manage_etc_hosts: false` into /etc/cloud/cloud.cfg.d/99-hosts.cfg, or reinstall the package "
+            f"cloud-init; {_OTHER}",
+        )
+
+
+def cluster_name(cluster: Cluster) -> Iterator[Problem]:
+    """Check that a setting does not differ from the name that the cluster got when it was created."""
+    wanted, there = cluster.settings["cluster_name"], cluster.settings["recorded_name"]
+    if wanted and there and wanted != there:
+        yield Problem(
+            "cluster_name_differs",
+            f"The cluster is called {there}, but cluster_name is {wanted}",
+            "cluster_name",
+            "A cluster keeps the name that it got when it was created",
+            f"Set cluster_name to {there}, or remove it",
+            answers=(("cluster_name", there),),
+        )
+
+
+RULES: tuple[HostRule, ...] = (name_elsewhere, hosts_file)
+CLUSTER_RULES: tuple[ClusterRule, ...] = (cluster_name,)
