@@ -4,26 +4,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 import yaml
 
 from ..module_utils._cluster import kubeconfig
-from ..module_utils._kubeadm.kubeconfig import KubeconfigError
+from ..module_utils._kubeadm.kubeconfig import Kubeconfig, KubeconfigError
+from ..plugin_utils._nodes.endpoint import is_api_name
 
 
 def safe_kubeconfig(
-    text: str, context: str = "", addresses: Sequence[str] = (), tunnel_port: int = 0
+    text: str,
+    context: str = "",
+    addresses: Sequence[str] = (),
+    tunnel_port: int = 0,
+    control_planes: Mapping[str, str] | None = None,
+    current: str = "",
+    api_name: str = "",
 ) -> dict[str, Any]:
     """Build a kubeconfig from the fields of another one."""
+    found: dict[str, Kubeconfig] = {}
     try:
-        config = kubeconfig.read(str(text), str(context), [str(address) for address in addresses if address])
+        config = kubeconfig.read(str(text), str(context))
+        if control_planes and is_api_name(config.host, [str(api_name)]):
+            found = {str(name): kubeconfig.by_address(config, str(one)) for name, one in control_planes.items()}
+            current = str(current) if str(current) in found else next(iter(found))
+            config = found[current]
+        else:
+            config = kubeconfig.read(str(text), str(context), [str(address) for address in addresses if address])
     except KubeconfigError as error:
         # Not an error: Ansible would wrap it in what it was doing, and no_log would hide it.
         problem = str(error).removeprefix("Error while reading a kubeconfig: ")
         return {"problem": problem, "content": "", "host": "", "port": 0}
-    content = yaml.safe_dump(kubeconfig.build(config, int(tunnel_port)), sort_keys=False)
+    many = found and not tunnel_port
+    whole = kubeconfig.build_contexts(found, current) if many else kubeconfig.build(config, int(tunnel_port))
+    content = yaml.safe_dump(whole, sort_keys=False)
     return {"problem": "", "content": content, "host": config.host, "port": config.port}
 
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from .._kubeadm.kubeconfig import ORIGINAL_SERVER, Kubeconfig, KubeconfigError, host_port, read_kubeconfig
@@ -88,6 +89,24 @@ def build(config: Kubeconfig, tunnel_port: int = 0, namespace: str = "") -> dict
         "contexts": [{"name": _CONTEXT, "context": {**_NAMES, **({"namespace": namespace} if namespace else {})}}],
         "current-context": _CONTEXT,
         "users": [{"name": _NAMES["user"], "user": user}],
+    }
+
+
+def by_address(config: Kubeconfig, address: str) -> Kubeconfig:
+    """Return a kubeconfig with an address instead of its server's name, for which the certificate must be."""
+    server = f"https://{host_port(address, config.port)}"
+    return replace(config, server=server, host=address, tls_server_name=config.tls_server_name or config.host)
+
+
+def build_contexts(configs: Mapping[str, Kubeconfig], current: str) -> dict[str, Any]:
+    """Return a kubeconfig like ``build`` with a context for each of these servers, which have the same user."""
+    whole, user = build(configs[current]), _NAMES["user"]
+    names = {name: f"{user}@{name}" for name in configs}
+    return {
+        **whole,
+        "clusters": [{**build(config)["clusters"][0], "name": name} for name, config in configs.items()],
+        "contexts": [{"name": names[name], "context": {"cluster": name, "user": user}} for name in configs],
+        "current-context": names[current],
     }
 
 

@@ -80,6 +80,77 @@ def test_invalid_server_extension_is_ignored(extension: Any, tmp_path: Path) -> 
     assert Api(str(kubeconfig)).endpoint == "https://192.0.2.1:6443"
 
 
+NAMED = yaml.safe_dump(
+    {
+        "clusters": [{"name": "k", "cluster": {"server": "https://api.lab.internal:6443"}}],
+        "users": [{"name": "u", "user": CERTIFICATE}],
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "current-context": "c",
+    }
+)
+
+
+def test_name_that_only_nodes_know_becomes_a_context_for_each_control_plane() -> None:
+    planes = {"cp1": "10.0.0.11", "cp2": "10.0.0.12"}
+    found = safe_kubeconfig(NAMED, addresses=["10.0.0.11"], control_planes=planes, current="cp2")
+    assert (found["problem"], found["host"], found["port"]) == ("", "10.0.0.12", 6443)
+    whole = yaml.safe_load(found["content"])
+    assert whole["current-context"] == "kubernetes-admin@cp2"
+    assert {each["name"]: each["cluster"] for each in whole["clusters"]} == {
+        name: {"server": f"https://{address}:6443", "tls-server-name": "api.lab.internal"}
+        for name, address in planes.items()
+    }
+    assert whole["contexts"] == [
+        {"name": f"kubernetes-admin@{name}", "context": {"cluster": name, "user": "kubernetes-admin"}}
+        for name in planes
+    ]
+    assert [user["name"] for user in whole["users"]] == ["kubernetes-admin"]
+
+
+def test_certificate_for_the_name_is_verified_through_a_tunnel(tmp_path: Path) -> None:
+    planes = {"cp1": "10.0.0.11", "cp2": "10.0.0.12"}
+    found = safe_kubeconfig(NAMED, tunnel_port=40000, control_planes=planes, current="cp2")
+    (cluster,) = yaml.safe_load(found["content"])["clusters"]
+    original = [{"name": "gpulab.io/server", "extension": {"server": "https://10.0.0.12:6443"}}]
+    assert cluster["cluster"] == {
+        "server": "https://127.0.0.1:40000",
+        "tls-server-name": "api.lab.internal",
+        "extensions": original,
+    }
+
+
+@pytest.mark.parametrize(
+    ("server", "api_name", "is_name"),
+    [
+        ("api.lab.internal", "", True),
+        ("api.old-lab.internal", "api.lab.internal", True),
+        ("k8s.example.org", "k8s.example.org", True),
+        ("k8s.example.org", "", False),
+        ("api.a.b.internal", "", False),
+        ("api.internal", "", False),
+        ("192.0.2.66", "", False),
+    ],
+)
+def test_another_server_must_still_be_an_address_of_the_control_plane(
+    server: str, api_name: str, is_name: bool
+) -> None:
+    text_of_host = NAMED.replace("api.lab.internal", server)
+    found = safe_kubeconfig(
+        text_of_host, addresses=["10.0.0.11"], control_planes={"cp1": "10.0.0.11"}, current="cp1", api_name=api_name
+    )
+    assert (found["host"] == "10.0.0.11", "is not an address of the control plane" in found["problem"]) == (
+        is_name,
+        not is_name,
+    )
+
+
+def test_kubeconfig_of_a_cluster_with_an_address_does_not_change() -> None:
+    by_hand = NAMED.replace("api.lab.internal", "10.0.0.11")
+    found = safe_kubeconfig(by_hand, addresses=["10.0.0.11"], control_planes={"cp1": "10.0.0.11"}, current="cp1")
+    assert found == safe_kubeconfig(by_hand)
+    assert yaml.safe_load(found["content"])["current-context"] == "kubernetes-admin@kubernetes"
+
+
 REFUSED = [
     ({}, {"exec": {"command": "touch"}}, "exec"),
     ({}, {"auth-provider": {"name": "gcp"}}, "auth-provider"),
