@@ -25,6 +25,7 @@ OTHER_LABS = {
     "one-machine.md": "minikube",
     "wandb-launch.md": "launch",
     "launch-on-minikube.md": "tutorial",
+    "api-endpoint.md": "endpoint",
 }
 _MARKER = re.compile(r"( *)<!-- lab(?:: (\w+)(?: ([\w./-]+))?)? -->\Z")
 _LINK = re.compile(r"\]\(([\w-]+\.md)\)")

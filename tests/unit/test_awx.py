@@ -138,7 +138,7 @@ DESTRUCTIVE = {
 def test_only_workflows_with_an_approval_launch_destructive_templates() -> None:
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
-    assert len(destructive) == 5
+    assert len(destructive) == 6
     assert {
         one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")
     } == destructive

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The steps in which a cluster gets a name as its endpoint, in check mode with stubbed modules."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from site_trace import trace
+from stubbed_site import Site
+from test_site_trace import Story, finished
+
+PLAYBOOK = "- name: Change the endpoint\n  ansible.builtin.import_playbook: gpulab.kubernetes.migrate_endpoint\n"
+CONFIGURATION = "controlPlaneEndpoint: 192.168.7.11:6443\nkind: ClusterConfiguration\nnetworking: {}\n"
+TOLD = {"action": "finished", "api": "alive", "gpus_twice": {}, "daemonsets": [], "gpu_managers": []}
+TOLD |= dict.fromkeys(("reason", "advice", "version", "error"), "")
+NAME = "api.lab.internal"
+TRACE = """\
+Find everything that is wrong, before anything changes
+  cp1, gpu1: preflight_info (check)
+  gpu1: preflight_info (check)
+  controller: api_reach_info (check)
+
+Check that the endpoint can be changed
+  cp1: cluster_lease (check) held
+
+Let the certificates of the API servers have the name
+  cp1: cluster_lease (check) held
+  cp1: kubeadm_control_plane (check)
+
+Lead the name to an API server on each host
+  cp1: cluster_lease (check) held
+  cp1: host_state (check) hosts*
+  gpu1: host_state (check) hosts*, packages*, distribution's service*, configuration*, service*
+
+Let the kubelets use the name
+  cp1: cluster_lease (check) held
+  cp1: managed_files (check) remove 50-gpulab-proxy.env, remove 50-gpulab-proxy.conf, cluster.json
+  cp1: kubeadm_endpoint (check)
+
+Let the kubelets use the name
+  cp1: cluster_lease (check) held
+  gpu1: managed_files (check) remove 50-gpulab-proxy.env, remove 50-gpulab-proxy.conf, cluster.json
+  gpu1: kubeadm_endpoint (check)
+
+Let the control planes and the cluster use the name
+  cp1: cluster_lease (check) held
+  cp1: kubeadm_endpoint (check)
+  cp1: kubeadm_endpoint (check)
+
+Keep the kubeconfig on the controller
+"""
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    made = finished(tmp_path)
+    for answer in made.answers:
+        cluster = answer["result"].get("cluster", {})
+        if cluster.get("role") == "control_plane":
+            cluster |= {"ca": "-----BEGIN CERTIFICATE-----\n", "endpoint": "192.168.7.11:6443"}
+            answer["result"]["control_plane"] = {**TOLD, "texts": {"ClusterConfiguration": CONFIGURATION}}
+    for module in ("hosts_file", "apt_packages", "managed_service", "managed_files"):
+        made.answer(module, {"changed": True, "services": [], "actions": [], "restart": False})
+    for module in ("kubeadm_control_plane", "kubeadm_endpoint"):
+        made.answer(module, {"changed": True, "changes": [f"what {module} changes"]})
+    made.settings |= {"cluster_name": "lab", "cluster_kubeconfig": ""}
+    return made
+
+
+def asked(story: Story, module: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = Site.asked(story, module)
+    return found
+
+
+def test_steps_are_listed_in_order_and_nothing_changes(story: Story) -> None:
+    status, output = story.play(PLAYBOOK, story.settings, "--check")
+    assert status == 0, output
+    told = trace(story.events())
+    assert told.startswith(TRACE), told
+    assert all(event["check"] for event in story.events() if event.get("module") == "kubeadm_endpoint")
+    assert output.count("what kubeadm_endpoint changes") == 4 and "what kubeadm_control_plane changes" in output
+    (control_plane,) = asked(story, "kubeadm_control_plane")
+    assert control_plane["cluster"]["controlPlaneEndpoint"] == f"{NAME}:6443"
+    assert control_plane["recorded"]["controlPlaneEndpoint"] == "192.168.7.11:6443"
+    parts = [(args["part"], args["endpoint"], args["replaces"]) for args in asked(story, "kubeadm_endpoint")]
+    former = ["192.168.7.11:6443"]
+    assert parts == [(part, f"{NAME}:6443", former) for part in ("kubelet", "kubelet", "kubeconfigs", "cluster")]
+    files = [file for args in asked(story, "managed_files") for file in args["files"]]
+    records = [json.loads(file["content"]) for file in files if file["path"] == "/var/lib/gpulab/cluster.json"]
+    assert records == [{"name": "lab"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "words"),
+    [
+        ({"cluster_api_endpoint": "192.168.7.11:6443"}, [], "cluster_api_endpoint is set, so it stays the endpoint"),
+        ({}, ["--limit", "cp1"], "--limit leaves out gpu1, and all nodes need the name"),
+    ],
+)
+def test_run_that_would_leave_out_a_part_is_refused(
+    story: Story, settings: dict[str, str], options: list[str], words: str
+) -> None:
+    status, output = story.play(PLAYBOOK, {**story.settings, **settings}, "--check", *options)
+    assert status != 0 and words in " ".join(output.split())
+    assert asked(story, "kubeadm_control_plane") == asked(story, "cluster_lease") == []
