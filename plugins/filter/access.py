@@ -49,13 +49,14 @@ def cluster_endpoint(
     name: str,
     sources: Sequence[str],
     inventory_name: str = "",
-) -> dict[str, str]:
-    """Choose the endpoint of a cluster from what preflight has read of its control plane, which may be nothing."""
+    record: str = "",
+) -> dict[str, str | bool]:
+    """Choose the endpoint of a cluster from what preflight has read of its control plane, or from its record."""
     derived = access.cluster_name(str(inventory_name), [str(source) for source in sources])
-    return endpoint.choose(host, str(given), str(api_name), str(name), derived)
+    return endpoint.choose(host, str(record), str(given), str(api_name), str(name), derived)
 
 
-def endpoint_migration_problem(choice: Mapping[str, str], exists: bool, left_out: Sequence[str]) -> str:
+def endpoint_migration_problem(choice: Mapping[str, Any], exists: bool, left_out: Sequence[str]) -> str:
     """Return why the endpoint of a cluster can't become a name, as a sentence, empty if it can."""
     return endpoint.migration_problem(choice["kind"], exists, list(left_out))
 

@@ -11,7 +11,6 @@ import yaml
 
 from ..module_utils._cluster import kubeconfig
 from ..module_utils._kubeadm.kubeconfig import Kubeconfig, KubeconfigError
-from ..plugin_utils._nodes.endpoint import is_api_name
 
 
 def safe_kubeconfig(
@@ -27,7 +26,7 @@ def safe_kubeconfig(
     found: dict[str, Kubeconfig] = {}
     try:
         config = kubeconfig.read(str(text), str(context))
-        if control_planes and is_api_name(config.host, [str(api_name)]):
+        if control_planes and api_name and (config.host, config.port) == (str(api_name), 6443):
             found = {str(name): kubeconfig.by_address(config, str(one)) for name, one in control_planes.items()}
             current = str(current) if str(current) in found else next(iter(found))
             config = found[current]

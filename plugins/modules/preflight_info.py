@@ -533,9 +533,10 @@ cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
     interrupted. C(ca) contains the certificates of its CAs, C(endpoint) is the address of its API for all nodes, and
-    C(name) the name that C(/var/lib/gpulab/cluster.json) contains. C(damaged) are files without which the host can't
-    start, and that are empty, cut off or missing, as after a power failure; C(finished) is false then, unless the
-    kubelet runs. C(shutdown_periods) are those of the kubelet's configuration that are not 0.
+    C(name) and C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are
+    files without which the host can't start, and that are empty, cut off or missing, as after a power failure;
+    C(finished) is false then, unless the kubelet runs. C(shutdown_periods) are those of the kubelet's configuration
+    that are not 0.
   returned: always
   type: dict
   sample:
@@ -550,6 +551,7 @@ cluster:
     server: https://10.0.0.11:6443
     endpoint: api.lab.internal:6443
     name: lab
+    api_name: api.lab.internal
     node_name: cp1
     container_runtime: unix:///var/run/containerd/containerd.sock
     shutdown_periods: {shutdownGracePeriod: 2m0s, shutdownGracePeriodCriticalPods: 20s}

@@ -12,14 +12,16 @@ import textwrap
 from typing import Any
 
 from .._files import printable, text_or_nothing, under
+from .._json import as_mapping, as_text
 from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, endpoint, host_port, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
 _NODE = "system:node:"
-# The name that the cluster got when this host became a part of it, written by the role kubeadm.
+# The names of the cluster and of its API when this host became a part of it, written by the role kubeadm.
 RECORD = "/var/lib/gpulab/cluster.json"
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_RECORDED = {"name": re.compile(_LABEL, re.ASCII), "api_name": re.compile(rf"{_LABEL}(?:\.{_LABEL})+", re.ASCII)}
 # Where kubeadm records the kubelet's container runtime; the host's own file first, then those of older releases.
 _RUNTIME = (
     ("/var/lib/kubelet/instance-config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
@@ -65,7 +67,7 @@ def membership(root: str) -> dict[str, Any]:
         "ca": "".join(_pem(certificate) for certificate in authorities),
         "server": server,
         "endpoint": _endpoint(administrator if control_plane else server),
-        "name": _recorded_name(text_or_nothing(root, RECORD)),
+        **recorded_names(text_or_nothing(root, RECORD)),
         "node_name": node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
         "shutdown_periods": _shutdown_periods(root),
@@ -119,12 +121,14 @@ def _endpoint(server: str) -> str:
     return host_port(*endpoint(server)) if server else ""
 
 
-def _recorded_name(text: str) -> str:
+def recorded_names(text: str) -> dict[str, str]:
+    """Return the names of a cluster (``name``) and of its API (``api_name``) in a record, empty if unknown."""
     try:
-        name = json.loads(text)["name"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return ""
-    return name if isinstance(name, str) and _LABEL.fullmatch(name) else ""
+        record = as_mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        record = {}
+    found = {key: as_text(record.get(key)) for key in _RECORDED}
+    return {key: name if _RECORDED[key].fullmatch(name) else "" for key, name in found.items()}
 
 
 def _server(text: str) -> str:

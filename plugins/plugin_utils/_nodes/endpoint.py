@@ -4,23 +4,23 @@
 """Decide which endpoint a cluster has: host and port of the API in its certificates and kubeconfigs. Pure.
 
 kubeadm can't change it later, so an existing cluster keeps what it has. A name of this collection leads to 127.0.0.1 on
-each node (role api_endpoint), and is unknown elsewhere.
+each node (role api_endpoint), and is unknown elsewhere. The control plane records it, and has it in its /etc/hosts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...module_utils._kubeadm.membership import recorded_names
 from ...module_utils._words import listing
+from .._preflight.network import is_node_name
 
 NAME, ADDRESS, EXTERNAL = "name", "address", "external"
 _PORT = 6443
-_DEFAULT_NAME = re.compile(r"api\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.internal", re.ASCII)
 _STORED = re.compile(r"^controlPlaneEndpoint:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
-_HAS_PORT = re.compile(r":[0-9]+\Z")
 _LONGEST_LABEL = 63
 
 
@@ -42,27 +42,20 @@ def dns_label(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:_LONGEST_LABEL].strip("-") or "cluster"
 
 
-def is_api_name(host: str, known: Collection[str]) -> bool:
-    """Return whether the host of an endpoint is a name that this collection gave it: known, or of the default form."""
-    return host in known or bool(_DEFAULT_NAME.fullmatch(host))
-
-
-def decide(given: str, wanted: str, there: str | None, known: Collection[str] = ()) -> Endpoint:
+def decide(given: str, wanted: str, there: str | None, known: Sequence[str] = ()) -> Endpoint:
     """Return the endpoint of a cluster.
 
-    ``given`` is cluster_api_endpoint, ``wanted`` the API's name in a new cluster, ``known`` further names of this
-    collection. ``there`` is the endpoint that the cluster has, as host:port: empty if there is no cluster yet, None if
-    it is unknown.
+    ``given`` is cluster_api_endpoint, ``wanted`` the API's name in a new cluster, ``known`` the names that this
+    collection gave to this cluster. ``there`` is the endpoint that the cluster has, as host:port: empty if there is no
+    cluster yet, None if it is unknown.
     """
-    known_there = there or ""
-    host, _colon, port = (known_there if _HAS_PORT.search(known_there) else f"{known_there}:{_PORT}").rpartition(":")
-    is_named = bool(host) and is_api_name(host, (wanted, *known))
-    name = host if is_named else wanted
+    name = known[0] if known else wanted
     if given:
         return Endpoint(EXTERNAL, given, name)
-    if is_named or there == "":
-        return Endpoint(NAME, f"{name}:{port}", name)
-    return Endpoint(ADDRESS, "", name)
+    if there == "":
+        return Endpoint(NAME, f"{name}:{_PORT}", name)
+    host = (there or "").removesuffix(f":{_PORT}")
+    return Endpoint(NAME, f"{host}:{_PORT}", host) if host in known else Endpoint(ADDRESS, "", name)
 
 
 def existing(host: Mapping[str, Any]) -> str | None:
@@ -88,22 +81,36 @@ def migration_problem(kind: str, exists: bool, left_out: Sequence[str]) -> str:
     return ""
 
 
-def choose(host: Mapping[str, Any], given: str, api_name: str, name: str, derived: str) -> dict[str, str]:
+def choose(
+    host: Mapping[str, Any], record: str, given: str, api_name: str, name: str, derived: str
+) -> dict[str, str | bool]:
     """Return the endpoint of a cluster, and the cluster's name, as cluster_endpoint_choice.
 
-    ``host`` is what preflight has read of the control plane, ``api_name`` and ``name`` are the settings, ``derived`` is
-    the name of the inventory. The name that a cluster got when it was created remains if its inventory is renamed.
+    ``host`` is what preflight has read of the control plane; without it, ``record`` is the control plane's record.
+    ``api_name`` and ``name`` are the settings, ``derived`` is the name of the inventory. The names that a cluster got
+    when it was created remain if its inventory is renamed.
     """
-    recorded = str((host.get("cluster") or {}).get("name", "")) if host else ""
+    cluster: Mapping[str, Any] = host["cluster"] if host else {"begun": True, **recorded_names(record)}
+    # The files of a removed cluster may still be there.
+    is_there = bool(cluster.get("begun"))
+    recorded = str(cluster.get("name", "")) if is_there else ""
+    known = _known_names(cluster, host) if is_there else []
     label = name or recorded or dns_label(derived)
-    known = (host.get("hosts_file") or {}).get("names") or () if host else ()
     found = decide(given, api_name or f"api.{label}.internal", existing(host), known)
     shown = name or (derived if recorded in ("", dns_label(derived)) else recorded)
     return {
         "kind": found.kind,
         "server": found.server,
         "api_name": found.api_name,
+        # A migration that was interrupted has led some nodes to the name.
+        "is_named": found.kind == NAME or (found.kind == ADDRESS and bool(known)),
         "name": label,
         "shown_name": shown,
         "recorded_name": recorded,
+        "recorded_api_name": known[0] if known else "",
     }
+
+
+def _known_names(cluster: Mapping[str, Any], host: Mapping[str, Any]) -> list[str]:
+    names = [cluster.get("api_name", ""), *((host.get("hosts_file") or {}).get("names") or ())]
+    return [str(name) for name in dict.fromkeys(names) if "." in str(name) and is_node_name(str(name))]

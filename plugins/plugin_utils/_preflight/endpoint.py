@@ -62,19 +62,23 @@ def hosts_file(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
-def cluster_name(cluster: Cluster) -> Iterator[Problem]:
-    """Check that a setting does not differ from the name that the cluster got when it was created."""
-    wanted, there = cluster.settings["cluster_name"], cluster.settings["recorded_name"]
-    if wanted and there and wanted != there:
-        yield Problem(
-            "cluster_name_differs",
-            f"The cluster is called {there}, but cluster_name is {wanted}",
-            "cluster_name",
-            "A cluster keeps the name that it got when it was created",
-            f"Set cluster_name to {there}, or remove it",
-            answers=(("cluster_name", there),),
-        )
+def names(cluster: Cluster) -> Iterator[Problem]:
+    """Check that the settings do not differ from the names that the cluster got when it was created."""
+    for setting, record, what in (
+        ("cluster_name", "recorded_name", "The cluster"),
+        ("cluster_api_name", "recorded_api_name", "The API of the cluster"),
+    ):
+        wanted, there = cluster.settings[setting], cluster.settings[record]
+        if wanted and there and wanted != there:
+            yield Problem(
+                f"{setting}_differs",
+                f"{what} is called {there}, but {setting} is {wanted}",
+                setting,
+                "A cluster keeps the names that it got first",
+                f"Set {setting} to {there}, or remove it",
+                answers=((setting, there),),
+            )
 
 
 RULES: tuple[HostRule, ...] = (name_elsewhere, hosts_file)
-CLUSTER_RULES: tuple[ClusterRule, ...] = (cluster_name,)
+CLUSTER_RULES: tuple[ClusterRule, ...] = (names,)

@@ -20,7 +20,6 @@ from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .._nodes import control_plane as control_plane_settings
 from .._nodes import kubelet as kubelet_settings
-from .._nodes.endpoint import is_api_name
 from .differences import differences
 from .model import Cluster, ClusterRule, Facts, HostRule, Reading
 
@@ -142,7 +141,9 @@ def settled(cluster: Cluster) -> Iterator[Problem]:
         for variable, path in _SETTLED.items():
             wanted, there = str(cluster.settings[variable]), _at(made, path)
             if there and wanted and not _alike(wanted, there):
-                is_name = variable == "cluster_api_endpoint" and is_api_name(_PORT.sub("", there), ())
+                is_name = (
+                    variable == "cluster_api_endpoint" and _PORT.sub("", there) == cluster.settings["recorded_api_name"]
+                )
                 yield Problem(
                     "cluster_setting_settled",
                     f"The cluster was created with {'.'.join(path)} {there}, but {variable} is {wanted}",

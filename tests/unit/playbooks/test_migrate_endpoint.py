@@ -92,7 +92,7 @@ def test_steps_are_listed_in_order_and_nothing_changes(story: Story) -> None:
     assert parts == [(part, f"{NAME}:6443", former) for part in ("kubelet", "kubelet", "kubeconfigs", "cluster")]
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
     records = [json.loads(file["content"]) for file in files if file["path"] == "/var/lib/gpulab/cluster.json"]
-    assert records == [{"name": "lab"}] * 2
+    assert records == [{"name": "lab", "api_name": NAME}] * 2
 
 
 @pytest.mark.parametrize(

@@ -172,7 +172,7 @@ def worker_joins_by_name(place: Path) -> Story:
     for answer in story.answers:
         cluster = answer["result"].get("cluster", {})
         if cluster.get("finished"):
-            cluster |= {"endpoint": "api.lab.internal:6443", "name": "lab", "ca": CA}
+            cluster |= {"endpoint": "api.lab.internal:6443", "name": "lab", "api_name": "api.lab.internal", "ca": CA}
     return story
 
 

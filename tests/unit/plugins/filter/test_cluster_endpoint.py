@@ -15,14 +15,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 UNREAD: dict[str, Any] = {}
-BARE = {"cluster": {"finished": False, "endpoint": "", "name": ""}}
+BARE = {"cluster": {"begun": False, "finished": False, "endpoint": "", "name": "", "api_name": ""}}
 LAB = ["/srv/lab.ini"]
+OLD = "api.old.internal"
+BLOCK = {"names": [OLD]}
 
 
 def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more: Any) -> dict[str, Any]:
     """Return what preflight reads of a control plane; ``stored`` is the endpoint that the API returns."""
     told = {"texts": {"ClusterConfiguration": f"controlPlaneEndpoint: {stored}\nkind: x\n"}} if stored else {}
-    cluster = {"finished": finished, "endpoint": endpoint, "name": more.pop("name", "")}
+    names = {"name": more.pop("name", ""), "api_name": more.pop("api_name", "")}
+    cluster = {"begun": more.pop("begun", True), "finished": finished, "endpoint": endpoint, **names}
     return {"cluster": cluster, "control_plane": told, **more}
 
 
@@ -38,7 +41,10 @@ def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more:
         # kubeadm init was interrupted before and after it wrote admin.conf.
         (host(finished=False), {}, "name", "api.lab.internal:6443"),
         (host("10.0.0.11:6443", finished=False), {}, "address", ""),
-        (host("api.old.internal:6443", finished=False), {}, "name", "api.old.internal:6443"),
+        (host("api.old.internal:6443", finished=False, api_name=OLD), {}, "name", "api.old.internal:6443"),
+        (host(finished=False, api_name=OLD), {}, "name", "api.old.internal:6443"),
+        # What a removed cluster has left behind.
+        (host(finished=False, begun=False, api_name=OLD, hosts_file=BLOCK), {}, "name", "api.lab.internal:6443"),
         # Existing clusters with an address, whatever the settings.
         (host("10.0.0.11:6443"), {}, "address", ""),
         (host("10.0.0.11:6443"), {"api_name": "k8s.example.org"}, "address", ""),
@@ -47,16 +53,27 @@ def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more:
         # A load balancer that the settings don't name: preflight reports the difference.
         (host("lb.example.org:6443"), {}, "address", ""),
         (host("lb.example.org:6443"), {"given": "lb.example.org:6443"}, "external", "lb.example.org:6443"),
-        # Existing clusters with a name, also if their inventory was renamed.
-        (host("api.lab.internal:6443"), {}, "name", "api.lab.internal:6443"),
-        (host("api.lab.internal"), {}, "name", "api.lab.internal:6443"),
-        (host("api.old.internal:6443"), {}, "name", "api.old.internal:6443"),
-        (host("k8s.example.org:6443"), {"api_name": "k8s.example.org"}, "name", "k8s.example.org:6443"),
+        # A name in somebody else's DNS, which only looks like ours.
+        (host("api.lab.internal:6443"), {}, "address", ""),
+        (host("k8s.example.org:6443"), {"api_name": "k8s.example.org"}, "address", ""),
+        (host("api.old.internal:8443", api_name=OLD), {}, "address", ""),
+        (host("cp1:6443", hosts_file={"names": ["cp1", 7]}), {}, "address", ""),
+        # Existing clusters with a name, also if their inventory was renamed, or a setting is wrong.
+        (host("api.lab.internal:6443", api_name="api.lab.internal"), {}, "name", "api.lab.internal:6443"),
+        (host("api.lab.internal", api_name="api.lab.internal"), {}, "name", "api.lab.internal:6443"),
+        (host("api.old.internal:6443", api_name=OLD), {}, "name", "api.old.internal:6443"),
+        (host("api.old.internal:6443", hosts_file=BLOCK), {}, "name", "api.old.internal:6443"),
+        (host("api.old.internal:6443", api_name=OLD), {"api_name": "k8s.example.org"}, "name", "api.old.internal:6443"),
         (host("k8s.example.org:6443", hosts_file={"names": ["k8s.example.org"]}), {}, "name", "k8s.example.org:6443"),
-        (host("api.lab.internal:6443"), {"given": "lb.example.org:443"}, "external", "lb.example.org:443"),
+        (
+            host("api.old.internal:6443", api_name=OLD),
+            {"given": "lb.example.org:443"},
+            "external",
+            "lb.example.org:443",
+        ),
         # The cluster's configuration counts; a migration writes it after the kubeconfigs.
         (host("api.lab.internal:6443", stored="10.0.0.11:6443"), {}, "address", ""),
-        (host("10.0.0.11:6443", stored="'api.lab.internal:6443'"), {}, "name", "api.lab.internal:6443"),
+        (host("10.0.0.11:6443", stored="'api.old.internal:6443'", api_name=OLD), {}, "name", "api.old.internal:6443"),
         # Unknown: the host was not read, or its files can't be used.
         (UNREAD, {}, "address", ""),
         (host(), {}, "address", ""),
@@ -86,6 +103,34 @@ def test_name_of_a_cluster_remains_if_its_inventory_is_renamed(
     found = cluster_endpoint(host(name=recorded), "", "", setting, sources, awx)
     assert (found["name"], found["shown_name"], found["recorded_name"]) == (name, shown, recorded)
     assert found["api_name"] == f"api.{name}.internal"
+
+
+@pytest.mark.parametrize(
+    ("reading", "record", "given_endpoint", "is_named", "api_name"),
+    [
+        # Some nodes use the name already, whatever the cluster's own configuration says, and whatever is set now.
+        (host("10.0.0.11:6443", hosts_file=BLOCK), "", "", True, OLD),
+        (host("10.0.0.11:6443", api_name=OLD), "", "", True, OLD),
+        (host("10.0.0.11:6443"), "", "", False, "api.other.internal"),
+        (host("10.0.0.11:6443", hosts_file=BLOCK), "", "10.0.0.11:6443", False, OLD),
+        # Without preflight.
+        (UNREAD, '{"name": "old", "api_name": "api.old.internal"}', "", True, OLD),
+        (UNREAD, '{"name": "old", "api_name": ""}', "", False, "api.other.internal"),
+        (UNREAD, '{"api_name": "a b"}', "", False, "api.other.internal"),
+        (UNREAD, "", "", False, "api.other.internal"),
+    ],
+)
+def test_name_that_a_cluster_has_got_remains(
+    reading: dict[str, Any], record: str, given_endpoint: str, is_named: bool, api_name: str
+) -> None:
+    found = cluster_endpoint(reading, given_endpoint, "api.other.internal", "", LAB, record=record)
+    assert (found["is_named"], found["api_name"]) == (is_named, api_name)
+    assert found["kind"] == ("external" if given_endpoint else "address")
+
+
+def test_name_of_the_cluster_in_a_report_comes_from_the_record() -> None:
+    found = cluster_endpoint(UNREAD, "", "", "", LAB, record='{"name": "old"}')
+    assert (found["name"], found["shown_name"], found["recorded_name"]) == ("old", "old", "old")
 
 
 @given(st.text())

@@ -67,7 +67,7 @@ def test_port_of_the_api_must_be_free_on_workers_too(
 def test_cluster_with_a_name_refuses_another_endpoint_and_has_nothing_to_copy() -> None:
     texts = {"ClusterConfiguration": f"controlPlaneEndpoint: {NAME}:6443\nimageRepository: registry.k8s.io\n"}
     assert check(in_use(texts=texts), cluster_api_endpoint=f"{NAME}:6443", api_name=NAME) == []
-    (problem,) = check(in_use(texts=texts), cluster_api_endpoint="lb.example.org:6443")
+    (problem,) = check(in_use(texts=texts), cluster_api_endpoint="lb.example.org:6443", recorded_api_name=NAME)
     assert problem["kind"] == "cluster_setting_settled" and "answers" not in problem
     assert problem["do"] == "Remove cluster_api_endpoint: the endpoint of this cluster is cluster_api_name"
 
@@ -77,3 +77,15 @@ def test_cluster_keeps_the_name_that_it_was_created_with(wanted: str, refused: b
     found = check({}, cluster_name=wanted, recorded_name="lab")
     assert [problem["answers"] for problem in found] == [{"cluster_name": "lab"}] * refused
     assert check({}, cluster_name=wanted) == []
+
+
+@pytest.mark.parametrize(("wanted", "refused"), [("", False), (NAME, False), ("k8s.example.org", True)])
+def test_api_keeps_the_name_that_it_got_first(wanted: str, refused: bool) -> None:
+    found = check({}, cluster_api_name=wanted, recorded_api_name=NAME)
+    assert [problem["answers"] for problem in found] == [{"cluster_api_name": NAME}] * refused
+
+
+def test_name_that_only_looks_like_ours_can_be_kept_as_the_endpoint() -> None:
+    texts = {"ClusterConfiguration": "controlPlaneEndpoint: api.prod.internal:6443\n"}
+    (problem,) = check(in_use(texts=texts))
+    assert problem["answers"] == {"cluster_api_endpoint": "api.prod.internal:6443"}

@@ -59,6 +59,8 @@ SETTINGS: dict[str, Any] = {
     "api_name": "",
     "cluster_name": "",
     "recorded_name": "",
+    "cluster_api_name": "",
+    "recorded_api_name": "",
     "device_plugin_root": "/",
     "acceptance_image": f"{CHECK_IMAGE}12.5.0",
     "minimum": {"control_plane": {"memory_mib": 1700, "cpus": 2}, "worker": {"memory_mib": 700, "cpus": 1}},

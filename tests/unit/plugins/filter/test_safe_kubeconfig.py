@@ -92,7 +92,9 @@ NAMED = yaml.safe_dump(
 
 def test_name_that_only_nodes_know_becomes_a_context_for_each_control_plane() -> None:
     planes = {"cp1": "10.0.0.11", "cp2": "10.0.0.12"}
-    found = safe_kubeconfig(NAMED, addresses=["10.0.0.11"], control_planes=planes, current="cp2")
+    found = safe_kubeconfig(
+        NAMED, addresses=["10.0.0.11"], control_planes=planes, current="cp2", api_name="api.lab.internal"
+    )
     assert (found["problem"], found["host"], found["port"]) == ("", "10.0.0.12", 6443)
     whole = yaml.safe_load(found["content"])
     assert whole["current-context"] == "kubernetes-admin@cp2"
@@ -109,7 +111,7 @@ def test_name_that_only_nodes_know_becomes_a_context_for_each_control_plane() ->
 
 def test_certificate_for_the_name_is_verified_through_a_tunnel(tmp_path: Path) -> None:
     planes = {"cp1": "10.0.0.11", "cp2": "10.0.0.12"}
-    found = safe_kubeconfig(NAMED, tunnel_port=40000, control_planes=planes, current="cp2")
+    found = safe_kubeconfig(NAMED, tunnel_port=40000, control_planes=planes, current="cp2", api_name="api.lab.internal")
     (cluster,) = yaml.safe_load(found["content"])["clusters"]
     original = [{"name": "gpulab.io/server", "extension": {"server": "https://10.0.0.12:6443"}}]
     assert cluster["cluster"] == {
@@ -122,8 +124,11 @@ def test_certificate_for_the_name_is_verified_through_a_tunnel(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("server", "api_name", "is_name"),
     [
-        ("api.lab.internal", "", True),
-        ("api.old-lab.internal", "api.lab.internal", True),
+        ("api.lab.internal", "api.lab.internal", True),
+        # A name in somebody else's DNS.
+        ("api.lab.internal", "", False),
+        ("api.old-lab.internal", "api.lab.internal", False),
+        ("api.lab.internal:8443", "api.lab.internal", False),
         ("k8s.example.org", "k8s.example.org", True),
         ("k8s.example.org", "", False),
         ("api.a.b.internal", "", False),
@@ -134,7 +139,7 @@ def test_certificate_for_the_name_is_verified_through_a_tunnel(tmp_path: Path) -
 def test_another_server_must_still_be_an_address_of_the_control_plane(
     server: str, api_name: str, is_name: bool
 ) -> None:
-    text_of_host = NAMED.replace("api.lab.internal", server)
+    text_of_host = NAMED.replace("api.lab.internal:6443", server if ":" in server else f"{server}:6443")
     found = safe_kubeconfig(
         text_of_host, addresses=["10.0.0.11"], control_planes={"cp1": "10.0.0.11"}, current="cp1", api_name=api_name
     )

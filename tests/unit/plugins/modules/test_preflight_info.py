@@ -584,6 +584,16 @@ def test_the_recorded_name_of_the_cluster_is_returned(read: Read, host: Host, te
     assert read()["cluster"]["name"] == name
 
 
+@pytest.mark.parametrize(
+    ("api_name", "found"),
+    [("k8s.example.org", "k8s.example.org"), ("", ""), ("lab", ""), ("a b.c", ""), (["a.b"], ""), ("a.b\n", "")],
+)
+def test_the_recorded_name_of_the_api_is_returned(read: Read, host: Host, api_name: Any, found: str) -> None:
+    host.write("var/lib/gpulab/cluster.json", json.dumps({"name": "lab", "api_name": api_name}))
+    cluster = read()["cluster"]
+    assert (cluster["name"], cluster["api_name"]) == ("lab", found)
+
+
 PACKAGES = (
     "Package: kubelet\nVersion: {}\nDescription: x\n Package: kubelet\n Version: 9\n\nPackage: other\nVersion: 7\n"
 )
