@@ -14,18 +14,23 @@ author:
 description:
   - Changes the address of the API where kubeadm has stored it. Both endpoints must be valid meanwhile, so the
     certificate of the API server must have both names.
+  - O(part=check) changes nothing, and fails if a later part can't be changed.
   - Change O(part=kubelet) on all hosts, then O(part=kubeconfigs) on the control planes, then O(part=cluster) on one of
     them. A part that has the new endpoint already is not changed, so an interrupted change can be repeated.
 options:
   part:
     description:
+      - V(check), on a control plane, checks that the inventory has a host for each node (O(nodes)), that all nodes are
+        ready, and that the objects of the cluster have a known endpoint. V(cluster) does the same first.
       - V(kubelet) changes the kubelet's kubeconfig, and restarts the kubelet, which does not restart pods. The module
-        waits until it has renewed the lease of its node. The kubelet of a control plane keeps its own address, and is
-        restarted only if that is pending for another reason (M(gpulab.kubernetes.managed_files)).
+        waits until it has renewed the lease of its node; if it does not, its former endpoint is put back. The kubelet
+        of a control plane keeps its own address, and is restarted only if that is pending for another reason
+        (M(gpulab.kubernetes.managed_files)).
       - V(kubeconfigs) changes the administrators' kubeconfigs.
-      - V(cluster) changes the ConfigMaps of kube-proxy and kubeadm, and restarts kube-proxy.
+      - V(cluster) changes the ConfigMaps of kube-proxy and kubeadm, and restarts kube-proxy. If kube-proxy has proxy
+        settings, the host of the endpoint is added to its C(NO_PROXY).
     type: str
-    choices: [kubelet, kubeconfigs, cluster]
+    choices: [check, kubelet, kubeconfigs, cluster]
     required: true
   endpoint:
     description: The new endpoint, as C(host:port). A kubeconfig is changed only if it answers there.
@@ -36,6 +41,11 @@ options:
     type: list
     elements: str
     required: true
+  nodes:
+    description: Names of the nodes that know the new endpoint, for O(part=check) and O(part=cluster).
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds to wait for an answer of the API.
     type: float
@@ -73,7 +83,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._kubeadm.endpoint_change import CLUSTER, KUBECONFIGS, KUBELET, EndpointChange
+from ..module_utils._kubeadm.endpoint_change import CHECK, CLUSTER, KUBECONFIGS, KUBELET, EndpointChange
 from ..module_utils._module import run
 from ..module_utils._systemd import RUN_DIR
 
@@ -85,9 +95,10 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "part": {"type": "str", "choices": [KUBELET, KUBECONFIGS, CLUSTER], "required": True},
+            "part": {"type": "str", "choices": [CHECK, KUBELET, KUBECONFIGS, CLUSTER], "required": True},
             "endpoint": {"type": "str", "required": True},
             "replaces": {"type": "list", "elements": "str", "required": True},
+            "nodes": {"type": "list", "elements": "str", "default": []},
             "timeout": {"type": "float", "default": 60},
             "run_dir": {"type": "path", "default": RUN_DIR},
             "root": {"type": "path", "default": "/"},

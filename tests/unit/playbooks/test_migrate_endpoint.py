@@ -26,6 +26,7 @@ Find everything that is wrong, before anything changes
   controller: api_reach_info (check)
 
 Check that the endpoint can be changed
+  cp1: kubeadm_endpoint (check) cp1, gpu1
   cp1: cluster_lease (check) held
 
 Let the certificates of the API servers have the name
@@ -40,17 +41,17 @@ Lead the name to an API server on each host
 Let the kubelets use the name
   cp1: cluster_lease (check) held
   cp1: managed_files (check) remove 50-gpulab-proxy.env, remove 50-gpulab-proxy.conf, cluster.json
-  cp1: kubeadm_endpoint (check)
+  cp1: kubeadm_endpoint (check) cp1, gpu1
 
 Let the kubelets use the name
   cp1: cluster_lease (check) held
   gpu1: managed_files (check) remove 50-gpulab-proxy.env, remove 50-gpulab-proxy.conf, cluster.json
-  gpu1: kubeadm_endpoint (check)
+  gpu1: kubeadm_endpoint (check) cp1, gpu1
 
 Let the control planes and the cluster use the name
   cp1: cluster_lease (check) held
-  cp1: kubeadm_endpoint (check)
-  cp1: kubeadm_endpoint (check)
+  cp1: kubeadm_endpoint (check) cp1, gpu1
+  cp1: kubeadm_endpoint (check) cp1, gpu1
 
 Keep the kubeconfig on the controller
 """
@@ -89,7 +90,9 @@ def test_steps_are_listed_in_order_and_nothing_changes(story: Story) -> None:
     assert control_plane["recorded"]["controlPlaneEndpoint"] == "192.168.7.11:6443"
     parts = [(args["part"], args["endpoint"], args["replaces"]) for args in asked(story, "kubeadm_endpoint")]
     former = ["192.168.7.11:6443"]
-    assert parts == [(part, f"{NAME}:6443", former) for part in ("kubelet", "kubelet", "kubeconfigs", "cluster")]
+    steps = ("check", "kubelet", "kubelet", "kubeconfigs", "cluster")
+    assert parts == [(part, f"{NAME}:6443", former) for part in steps]
+    assert all(args["nodes"] == ["cp1", "gpu1"] for args in asked(story, "kubeadm_endpoint"))
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
     records = [json.loads(file["content"]) for file in files if file["path"] == "/var/lib/gpulab/cluster.json"]
     assert records == [{"name": "lab", "api_name": NAME}] * 2

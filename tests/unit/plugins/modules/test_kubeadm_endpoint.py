@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.endpoint_change import (
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import endpoint_cluster
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.endpoint_cluster import (
+    await_rollout,
     rollout_missing,
-    with_endpoint,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.endpoint_text import with_endpoint
 from apiserver import ApiServer, Authority, rotated_kubeconfig
 
 MAPS = {
@@ -24,6 +26,7 @@ MAPS = {
     "/api/v1/namespaces/kube-public/configmaps/cluster-info": "kubeconfig",
     "/api/v1/namespaces/kube-system/configmaps/kubeadm-config": "ClusterConfiguration",
 }
+ENDPOINT = "controlPlaneEndpoint: api.lab.internal:6443"
 PROXY = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/gpu1"
 SYSTEMCTL = """
@@ -32,6 +35,14 @@ case "$1" in
   *) echo "$@" >>{log}; echo 8 >{run} ;;
 esac
 """
+
+
+NODES = "/api/v1/nodes"
+
+
+def node(name: str, ready: str = "True") -> dict[str, Any]:
+    conditions = [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": ready}]
+    return {"metadata": {"name": name}, "status": {"conditions": conditions}}
 
 
 class Host:
@@ -61,7 +72,7 @@ class Host:
         self.api.answers[LEASE] = (200, {"spec": {"renewTime": when.strftime("%Y-%m-%dT%H:%M:%S.000000Z")}})
 
     def change(self, part: str, check: bool = False, **options: Any) -> dict[str, Any]:
-        own = {"root": str(self.root), "run_dir": str(self.root / "run"), "timeout": 1}
+        own = {"root": str(self.root), "run_dir": str(self.root / "run"), "timeout": 1, "nodes": ["cp1", "gpu1"]}
         args = {"part": part, "endpoint": self.new, "replaces": [self.former], **own, **options}
         result: dict[str, Any] = self._run("kubeadm_endpoint", args, check=check)
         return result
@@ -106,9 +117,21 @@ def test_kubelet_restarts_if_an_earlier_run_was_killed_before_that(host: Host) -
 
 def test_kubelet_that_does_not_renew_its_lease_is_an_error(host: Host) -> None:
     host.renew(datetime.datetime(2020, 1, 1))
+    before = host.kubelet.read_text()
     result = host.change("kubelet")
     assert result["failed"] and "it renewed the lease of its node gpu1 last at 2020-01-01T00:00:00" in result["msg"]
     assert "no route to host" in result["msg"]
+    assert "The former endpoint was put back" in result["msg"]
+    assert host.kubelet.read_text() == before and host.calls == ["restart kubelet.service"] * 2
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_kubelet_whose_node_is_unknown_is_not_changed(host: Host, check: bool) -> None:
+    before = host.kubelet.read_text()
+    host.write("var/lib/kubelet/pki/kubelet-client-current.pem", "")
+    result = host.change("kubelet", check=check)
+    assert result["failed"] and "the name of its node is not in" in result["msg"]
+    assert host.kubelet.read_text() == before and host.calls == []
 
 
 def test_kubelet_of_a_control_plane_keeps_its_own_address(host: Host) -> None:
@@ -132,6 +155,7 @@ def test_administrators_kubeconfigs_are_changed_as_far_as_they_exist(host: Host,
 def cluster(host: Host, authority: Authority) -> Host:
     """Return a control plane whose cluster stores what is written to it, and rolls out DaemonSets immediately."""
     host.write("etc/kubernetes/admin.conf", authority.kubeconfig(host.api.url))
+    host.api.answers[NODES] = (200, {"items": [node("cp1"), node("gpu1")]})
     former = f"clusters:\n- cluster:\n    server: https://{host.former}\n"
     for path, key in MAPS.items():
         text = f"controlPlaneEndpoint: {host.former}\nkind: x\n" if key == "ClusterConfiguration" else former
@@ -192,6 +216,113 @@ def test_unknown_endpoint_in_the_cluster_is_not_replaced(cluster: Host) -> None:
     result = cluster.change("cluster")
     assert result["failed"] and "ConfigMap cluster-info in kube-public" in result["msg"]
     assert "kubectl -n kube-public edit configmap cluster-info" in result["msg"]
+    assert cluster.api.written == []
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        (
+            [node("cp1"), node("gpu1"), node("gpu9")],
+            "these nodes have no host in the inventory, and would not know the name: gpu9",
+        ),
+        ([node("cp1"), node("gpu1", "False")], "these nodes are not ready: gpu1"),
+        ([node("cp1", "Unknown"), node("gpu1", "Unknown")], "these nodes are not ready: cp1, gpu1"),
+        ([node("cp1"), {"metadata": {"name": "gpu1"}}], "these nodes are not ready: gpu1"),
+        ([node("gpu1")], ""),
+    ],
+)
+@pytest.mark.parametrize(("part", "check"), [("check", False), ("check", True), ("cluster", False), ("cluster", True)])
+def test_node_that_would_not_find_the_endpoint_is_refused(
+    cluster: Host, nodes: list[Any], words: str, part: str, check: bool
+) -> None:
+    cluster.api.answers[NODES] = (200, {"items": nodes})
+    result = cluster.change(part, check=check)
+    assert bool(result.get("failed")) == bool(words) and words in result.get("msg", "")
+    assert bool(cluster.api.written) == (part == "cluster" and not check and not words)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_objects_are_checked_before_the_first_step(cluster: Host, check: bool) -> None:
+    assert cluster.change("check", check=check)["changed"] is False
+    path = list(MAPS)[2]
+    cluster.api.answers[path] = (200, {"data": {"ClusterConfiguration": "controlPlaneEndpoint: 192.0.2.9:6443\n"}})
+    result = cluster.change("check", check=check)
+    assert result["failed"] and "ConfigMap kubeadm-config in kube-system" in result["msg"]
+
+
+def test_secrets_next_to_the_endpoint_are_not_shown(cluster: Host) -> None:
+    path = list(MAPS)[2]
+    text = f"apiServer:\n  extraEnvs:\n  - value: geheim\ncontrolPlaneEndpoint: {cluster.former}\n"
+    cluster.api.answers[path] = (200, {"data": {"ClusterConfiguration": text}})
+    (shown,) = [entry for entry in cluster.change("cluster")["diff"] if entry["before_header"] == path]
+    assert shown["before"] == f"controlPlaneEndpoint: {cluster.former}\n"
+    assert shown["after"] == f"controlPlaneEndpoint: {cluster.new}\n"
+
+
+def test_object_that_others_change_meanwhile_is_read_again(cluster: Host) -> None:
+    store, places = cluster.api.after_write, [*list(MAPS)[:1], PROXY, *list(MAPS)[1:]]
+    refused: set[str] = set()
+
+    def refuse_once(method: str, path: str, body: Any) -> None:
+        cluster.api.answers.pop(f"PUT {path}", None)
+        if path in refused:
+            store(method, path, body)
+            return
+        refused.add(path)
+        cluster.api.answers[f"PUT {path}"] = (409, {"message": "changed meanwhile"})
+        if path != PROXY:
+            cluster.api.answers[path][1]["data"]["other"] = "changed"
+
+    cluster.api.after_write = refuse_once
+    assert len(cluster.change("cluster", timeout=5)["changes"]) == 4
+    assert refused == set(places)
+    assert all(cluster.api.answers[path][1]["data"]["other"] == "changed" for path in MAPS)
+
+
+def test_kube_proxy_reaches_the_name_without_a_proxy(cluster: Host) -> None:
+    environment = [{"name": "NO_PROXY", "value": "10.0.0.0/8"}, {"name": "HTTPS_PROXY", "value": "http://p"}]
+    environment += [{"name": "no_proxy", "value": "localhost,x"}, {"name": "NODE_NAME", "valueFrom": {}}]
+    spec = cluster.api.answers[PROXY][1]["spec"]["template"]["spec"]
+    spec["containers"] = [{"name": "kube-proxy", "env": environment}, {"name": "other"}]
+    cluster.change("cluster")
+    (written,) = [body for _method, path, body in cluster.api.written if path == PROXY]
+    found = written["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [each.get("value") for each in found] == ["10.0.0.0/8,localhost", "http://p", "localhost,x", None]
+    assert not cluster.change("cluster")["changed"]
+
+
+class Clock:
+    """Time that passes only while the code under test sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.mark.parametrize(("seconds_per_node", "fails"), [(200, False), (400, True)])
+def test_rollout_may_take_long_if_it_proceeds(
+    monkeypatch: pytest.MonkeyPatch, seconds_per_node: int, fails: bool
+) -> None:
+    clock, wanted = Clock(), 20
+    monkeypatch.setattr(endpoint_cluster, "time", clock)
+
+    def read() -> dict[str, Any]:
+        done = min(wanted, int(clock.now // seconds_per_node))
+        counts = dict.fromkeys(("updatedNumberScheduled", "numberAvailable"), done)
+        status = {"observedGeneration": 2, "desiredNumberScheduled": wanted, **counts}
+        return {"metadata": {"generation": 2}, "status": status}
+
+    if fails:
+        with pytest.raises(DomainError, match="0 of 20 nodes have a new pod"):
+            await_rollout(read, 300)
+    else:
+        await_rollout(read, 300)
 
 
 @pytest.mark.parametrize(
@@ -202,6 +333,10 @@ def test_unknown_endpoint_in_the_cluster_is_not_replaced(cluster: Host) -> None:
         ("    server: https://10.0.0.1:6443", "    server: https://api.lab.internal:6443"),
         ("- server: 'https://10.0.0.1:6443/'", "- server: https://api.lab.internal:6443"),
         ("server: https://api.lab.internal:6443\n", "server: https://api.lab.internal:6443\n"),
+        ("server: https://10.0.0.1:6443 # by hand\n", "server: https://api.lab.internal:6443 # by hand\n"),
+        ("server: https://10.0.0.2:6443 # by hand\n", None),
+        ("a: b\nkind: ClusterConfiguration\n", f"a: b\n{ENDPOINT}\nkind: ClusterConfiguration\n"),
+        ('controlPlaneEndpoint: ""\nkind: ClusterConfiguration\n', f"{ENDPOINT}\nkind: ClusterConfiguration\n"),
         ("server: https://10.0.0.2:6443\n", None),
         ("kind: x\n", None),
     ],
