@@ -73,7 +73,7 @@ def _node_address(hosts: Mapping[str, Mapping[str, Any]], host: str) -> str:
     if found:
         return found
     try:
-        return str((hosts[host].get("ansible_facts") or {})["default_ipv4"]["address"])
+        return _usable((hosts[host].get("ansible_facts") or {})["default_ipv4"]["address"])
     except (KeyError, TypeError, AnsibleError, UndefinedError):
         return ""
 
@@ -81,8 +81,15 @@ def _node_address(hosts: Mapping[str, Mapping[str, Any]], host: str) -> str:
 def _address(hosts: Mapping[str, Mapping[str, Any]], host: str, name: str) -> str:
     """Return the value of a variable if it is a usable address, an empty string otherwise or if it refers to facts."""
     try:
-        address = ipaddress.IPv4Address(str(hosts[host][name]))
-    except (KeyError, ValueError, AnsibleError, UndefinedError):
+        return _usable(hosts[host][name])
+    except (KeyError, AnsibleError, UndefinedError):
+        return ""
+
+
+def _usable(text: Any) -> str:
+    try:
+        address = ipaddress.IPv4Address(str(text))
+    except ValueError:
         return ""
     return "" if address.is_loopback or address.is_unspecified or address.is_multicast else str(address)
 

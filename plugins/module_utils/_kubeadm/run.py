@@ -15,7 +15,8 @@ from typing import Any
 
 from .._command import CommandError, CommandTimeoutError, Runner
 from .._errors import DomainError
-from .._files import under
+from .._files import text_or_nothing, under
+from .._host import hosts_file
 from .join_command import complaint
 from .text import mask
 
@@ -45,7 +46,9 @@ class Kubeadm:
     def run(self, arguments: Sequence[str], doing: str, environ: Mapping[str, str] | None = None) -> str:
         """Return kubeadm's stdout. Raise CommandError with its error message; all texts are masked."""
         try:
-            result = self.runner.run([self._executable, *arguments], environ=environ)
+            names = hosts_file.block_names(text_or_nothing(self._root, hosts_file.PATH))
+            direct = without_proxy(os.environ, names)
+            result = self.runner.run([self._executable, *arguments], environ={**direct, **(environ or {})})
         except CommandTimeoutError as error:
             said = str(error).removeprefix("Error while running ")
             raise CommandError(f"Error while {doing}: {said}", **_masked(error.fields)) from error
@@ -141,6 +144,20 @@ class Kubeadm:
         result = self.runner.run(["systemctl", "stop", "kubelet"])
         if result.rc not in (0, 5):
             raise CommandError(f"Error while stopping the kubelet: {result.message}", **result.fields())
+
+
+def without_proxy(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the variables that let a program reach these names without a proxy, none if it uses no proxy.
+
+    A host may have proxies in /etc/environment, which don't know names that lead to 127.0.0.1. kubeadm also copies the
+    variables into the pods that it creates.
+    """
+    if not names or not any(environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")):
+        return {}
+    # Programs in Go ignore the second if they have the first.
+    found = {key: environ[key] for key in ("NO_PROXY", "no_proxy") if environ.get(key)} or {"NO_PROXY": ""}
+    listed = {key: value.split(",") if value else [] for key, value in found.items()}
+    return {key: ",".join([*there, *(name for name in names if name not in there)]) for key, there in listed.items()}
 
 
 def _masked(fields: Mapping[str, Any]) -> dict[str, Any]:

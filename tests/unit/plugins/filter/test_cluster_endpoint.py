@@ -153,8 +153,11 @@ def test_addresses_of_control_planes_are_returned_as_far_as_they_are_known() -> 
         "cp2": {"ansible_facts": {"default_ipv4": {"address": "10.0.0.12"}}},
         "cp3": Unread(cluster_node_address="x"),
         "cp4": {"ansible_facts": {}},
+        # A host reports its own facts.
+        "cp6": {"ansible_facts": {"default_ipv4": {"address": "10.0.0.16:1\n  server x"}}},
+        "cp7": {"ansible_facts": {"default_ipv4": {"address": "127.0.0.1"}}},
     }
-    assert control_plane_addresses(["cp2", "cp1", "cp3", "cp4", "cp5"], hosts) == {
+    assert control_plane_addresses(["cp2", "cp1", "cp3", "cp4", "cp5", "cp6", "cp7"], hosts) == {
         "cp2": "10.0.0.12",
         "cp1": "10.0.0.11",
     }
