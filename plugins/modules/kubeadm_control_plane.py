@@ -43,6 +43,14 @@ options:
         They are kept, and a change that would remove them is refused.
       - Without it, they are removed.
     type: dict
+  keep_names:
+    description:
+      - Names that the certificate of the API server keeps if it has them, although neither configuration does, such as
+        after an interrupted change of the endpoint.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
   compare:
     description:
       - Whether to compare the manifests and the certificate's names.
@@ -178,6 +186,7 @@ def main() -> None:
             "node": {"type": "dict", "required": True},
             "cluster": {"type": "dict", "required": True},
             "recorded": {"type": "dict"},
+            "keep_names": {"type": "list", "elements": "str", "default": []},
             "compare": {"type": "bool", "default": True},
             "certificates": {"type": "str", "choices": ["keep", "expired", "all"], "default": "keep"},
             "verify": {"type": "bool", "default": False},

@@ -557,14 +557,20 @@ cluster:
     shutdown_periods: {shutdownGracePeriod: 2m0s, shutdownGracePeriodCriticalPods: 20s}
 hosts_file:
   description: >-
-    What concerns the name of the API in C(/etc/hosts) - the C(names) in the block of M(gpulab.kubernetes.hosts_file),
-    the other addresses to which this file or DNS leads O(api_name) (C(elsewhere)), whether the file can't be replaced,
-    because it is a mount (C(is_mount)), whether cloud-init writes it at each boot (C(rewritten)), and whether its
-    template exists (C(has_template)).
+    What concerns the name of the API in C(/etc/hosts) - the C(name) that was asked for (O(api_name)), the C(names) in
+    the block of M(gpulab.kubernetes.hosts_file), the other addresses to which this file or DNS leads the name
+    (C(elsewhere)), whether the file can't be replaced, because it is a mount (C(is_mount)), whether cloud-init writes
+    it at each boot (C(rewritten)), and whether its template exists (C(has_template)).
   returned: always
   type: dict
   version_added: 0.3.0
-  sample: {names: [api.lab.internal], elsewhere: [], is_mount: false, rewritten: false, has_template: true}
+  sample:
+    name: api.lab.internal
+    names: [api.lab.internal]
+    elsewhere: []
+    is_mount: false
+    rewritten: false
+    has_template: true
 control_plane:
   description: >-
     Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),

@@ -10,6 +10,7 @@ config/cc_update_etc_hosts.py, which for Debian and Ubuntu reads hosts.debian.tm
 from __future__ import annotations
 
 import ipaddress
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,14 +120,24 @@ def read(runner: Runner, root: str, name: str, asks_dns: bool) -> dict[str, Any]
     names = block_names(text)
     elsewhere = addresses(text, name) if name else []
     if name and asks_dns and name not in names:
-        elsewhere += _resolved(runner, name)
+        elsewhere += _in_dns(runner, name)
     return {
+        "name": name,
         "names": names,
         "elsewhere": [address for address in dict.fromkeys(elsewhere) if address != "127.0.0.1"],
         "is_mount": is_mount(root, PATH),
         "rewritten": rewrites_hosts(root),
         "has_template": under(root, TEMPLATE).is_file(),
     }
+
+
+def _in_dns(runner: Runner, name: str) -> list[str]:
+    """Return the addresses of a name, without those that DNS has for any name in its domain."""
+    # With the dot, no search list is used.
+    found = list(_resolved(runner, f"{name}."))
+    domain = name.partition(".")[2]
+    wildcard = set(_resolved(runner, f"gpulab-{secrets.token_hex(8)}.{domain}.")) if found else set()
+    return [address for address in found if address not in wildcard]
 
 
 def _resolved(runner: Runner, name: str) -> Iterator[str]:

@@ -53,6 +53,7 @@ class Differences:
         self._node = node
         self._cluster: Mapping[str, Any] = params["cluster"]
         self._recorded: Mapping[str, Any] | None = params["recorded"]
+        self._keep_names: list[str] = params["keep_names"]
 
     def add_to(self, plan: Plan) -> None:
         """Add the manifests and the certificate that differ. Raise DomainError if they must not be replaced."""
@@ -98,13 +99,15 @@ class Differences:
                 plan.changes += map(str, found.changes)
 
     def _plan_serving(self, plan: Plan) -> None:
-        made = leaves.new_serving_certificate(self._kubeadm, self._root, self._node, self._cluster)
         certificate = leaves.SERVING[1]
-        present = leaves.serving_names(self._present(certificate))
+        present = leaves.servingleaves.configured_names(self._present(certificate))
+        kept = [name for name in self._keep_names if name in present]
+        wanted = leaves.withleaves.configured_names(self._cluster, kept)
+        made = leaves.new_serving_certificate(self._kubeadm, self._root, self._node, wanted)
         if not made:
-            leaves.check_without_key(present, _names(self._cluster))
+            leaves.check_without_key(present, leaves.configured_names(self._cluster))
             return
-        recorded = _names(self._recorded) if self._recorded is not None else None
+        recorded = leaves.configured_names(self._recorded) if self._recorded is not None else None
         found = leaves.compare_names(present, leaves.serving_names(made[certificate].decode()), recorded)
         plan.edits += [f"kube-apiserver: name {name} in its certificate" for name in found.edits]
         if found.differ and found.edits:
@@ -150,12 +153,9 @@ def node_of(node: Mapping[str, Any], server: Mapping[str, str], etcd: Mapping[st
     return {**node, **{key: value for key, value in changed.items() if value}}
 
 
-def _names(cluster: Mapping[str, Any]) -> list[str]:
-    return [str(name) for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
-
-
 def _refusal(component: str, what: str, edits: Iterable[Any]) -> str:
     return (
         f"Error while changing {component}: {what}, so the change would remove them: {listing(edits)}. Add them to "
-        "kubeadm_cluster_configuration to keep them, or remove them by hand. Nothing was changed."
+        "kubeadm_cluster_configuration and run gpulab.kubernetes.site to keep them, or remove them by hand. Nothing "
+        "was changed."
     )

@@ -10,7 +10,7 @@ import json
 import os
 import ssl
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -182,6 +182,17 @@ def check_directory(cluster: Mapping[str, Any]) -> None:
             f"Error while changing the control plane: its certificates are in {directory} (certificatesDir), but only "
             f"{_PKI} is supported. Change it with kubeadm. Nothing was changed."
         )
+
+
+def configured_names(cluster: Mapping[str, Any]) -> list[str]:
+    """Return the names that a ClusterConfiguration adds to the API server's certificate."""
+    return [str(name) for name in as_mapping(cluster.get("apiServer")).get("certSANs") or []]
+
+
+def with_names(cluster: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any]:
+    """Return a ClusterConfiguration that also adds these names to the certificate."""
+    server = {**as_mapping(cluster.get("apiServer")), "certSANs": [*configured_names(cluster), *names]}
+    return {**cluster, "apiServer": server} if names else cluster
 
 
 def documents(*parts: Mapping[str, Any]) -> str:

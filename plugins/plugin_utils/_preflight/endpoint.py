@@ -21,13 +21,16 @@ def needs_port(reading: Reading, cluster: Cluster, listener: Mapping[str, Any]) 
     """Return whether a host needs the port of a listener, which is not this collection's HAProxy on a worker."""
     if listener["port"] != _PORT or reading.host in cluster.settings["control_plane"]:
         return True
-    name = cluster.settings["api_name"]
-    return bool(name) and not (listener["process"] == "haproxy" and name in reading.facts["hosts_file"]["names"])
+    # After a cluster was removed, its HAProxy may still run, for another name.
+    is_ours = listener["process"] == "haproxy" and bool(reading.facts["hosts_file"]["names"])
+    return bool(cluster.settings["api_name"]) and not is_ours
 
 
 def name_elsewhere(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    name, found = cluster.settings["api_name"], reading.facts["hosts_file"]["elsewhere"]
-    if name and found:
+    name, hosts = cluster.settings["api_name"], reading.facts["hosts_file"]
+    found = hosts["elsewhere"]
+    # The host may have been asked for another name, before the name of the cluster was known.
+    if name and name == hosts["name"] and found:
         yield reading.problem(
             "api_name_elsewhere",
             f"The name {name} leads to {listing(found)} on this host",

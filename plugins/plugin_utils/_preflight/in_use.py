@@ -322,6 +322,33 @@ def _repair(state: Facts, node: Any) -> str:
     )
 
 
+def api_server_address(cluster: Cluster) -> Iterator[Problem]:
+    """Check that the API server of a cluster that has a name also listens at 127.0.0.1, to which the name leads."""
+    recorded = [_document(found, "ClusterConfiguration") for _reading, found in _found(cluster)]
+    for made in (cluster.settings["cluster_configuration"], *recorded):
+        address = _bind_address(made)
+        if cluster.settings["api_name"] and address:
+            yield Problem(
+                "api_server_address",
+                f"The API server listens only at {address}",
+                "apiServer.extraArgs (bind-address) in kubeadm_cluster_configuration or the cluster",
+                f"{cluster.settings['api_name']} leads to 127.0.0.1, on the control plane, too",
+                "Remove bind-address, or set cluster_api_endpoint to the control plane's address",
+            )
+            return
+
+
+def _bind_address(made: Mapping[str, Any]) -> str:
+    """Return the only address at which the API server listens, empty if it listens at all."""
+    server = made.get("apiServer")
+    arguments = server.get("extraArgs") if isinstance(server, Mapping) else None
+    # A mapping before v1beta4.
+    if isinstance(arguments, list):
+        arguments = {str(each.get("name")): each.get("value") for each in arguments if isinstance(each, Mapping)}
+    found = str(arguments.get("bind-address") or "") if isinstance(arguments, Mapping) else ""
+    return "" if found in ("0.0.0.0", "::") else found
+
+
 def _found(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
     reading = cluster.control_plane
     if reading and reading.facts.get("control_plane"):
@@ -370,6 +397,7 @@ def _socket(endpoint: str) -> str:
 
 
 CLUSTER_RULES: tuple[ClusterRule, ...] = (
+    api_server_address,
     control_plane,
     version,
     settled,

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from test_preflight_in_use import in_use
 from test_preflight_problems import check
 
 NAME = "api.lab.internal"
-HOSTS = {"names": [], "elsewhere": [], "is_mount": False, "rewritten": False, "has_template": True}
+HOSTS = {"name": NAME, "names": [], "elsewhere": [], "is_mount": False, "rewritten": False, "has_template": True}
 API = {"port": 6443, "protocol": "tcp", "address": "127.0.0.1", "process": "haproxy", "pid": 77}
 
 
@@ -22,6 +23,7 @@ API = {"port": 6443, "protocol": "tcp", "address": "127.0.0.1", "process": "hapr
         ({}, []),
         ({"elsewhere": ["192.0.2.7"]}, [f"The name {NAME} leads to 192.0.2.7", f"cluster_api_endpoint to {NAME}:6443"]),
         ({"names": [NAME], "elsewhere": ["192.0.2.7"]}, ["leads to 192.0.2.7"]),
+        ({"name": "api.renamed.internal", "elsewhere": ["192.0.2.7"]}, []),
         ({"is_mount": True}, ["/etc/hosts is a mount of its own", "podman run --no-hosts"]),
         ({"is_mount": True, "names": [NAME]}, []),
         ({"rewritten": True}, []),
@@ -46,6 +48,7 @@ def test_hosts_file_must_lead_the_name_to_the_host_itself(hosts: dict[str, Any],
         # A user's HAProxy, and the one that this collection has started before the worker joined.
         ("gpu1", "haproxy", [], NAME, True),
         ("gpu1", "haproxy", [NAME], NAME, False),
+        ("gpu1", "haproxy", ["api.removed.internal"], NAME, False),
         # A worker of a cluster with an address does not need the port, a control plane always does.
         ("gpu1", "nginx", [], "", False),
         ("cp1", "nginx", [], "", True),
@@ -83,6 +86,29 @@ def test_cluster_keeps_the_name_that_it_was_created_with(wanted: str, refused: b
 def test_api_keeps_the_name_that_it_got_first(wanted: str, refused: bool) -> None:
     found = check({}, cluster_api_name=wanted, recorded_api_name=NAME)
     assert [problem["answers"] for problem in found] == [{"cluster_api_name": NAME}] * refused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refused"),
+    [
+        ([{"name": "bind-address", "value": "10.0.0.11"}], True),
+        ([{"name": "profiling", "value": "false"}, {"name": "bind-address", "value": "10.0.0.11"}], True),
+        ({"bind-address": "10.0.0.11"}, True),
+        ([{"name": "bind-address", "value": "0.0.0.0"}], False),
+        ([{"name": "bind-address", "value": "::"}], False),
+        ([{"name": "profiling", "value": "false"}, "x"], False),
+        ([], False),
+    ],
+)
+def test_api_server_must_listen_where_the_name_leads(arguments: Any, refused: bool) -> None:
+    own = {"apiServer": {"extraArgs": arguments}}
+    words = ["The API server listens only at 10.0.0.11"] * refused
+    assert [problem["what"] for problem in check({}, cluster_configuration=own, api_name=NAME)] == words
+    assert check({}, cluster_configuration=own) == []
+    # That of an existing cluster, which a migration asks for.
+    texts = {"ClusterConfiguration": json.dumps(own)}
+    found = check(in_use(texts=texts), api_name=NAME)
+    assert [problem["what"] for problem in found if problem["kind"] == "api_server_address"] == words
 
 
 def test_name_that_only_looks_like_ours_can_be_kept_as_the_endpoint() -> None:

@@ -301,6 +301,19 @@ def test_names_that_only_the_certificate_has_are_kept(host: ControlPlaneHost) ->
     host.seed(host.root / "seed", "apiserver", "other.example")
     result = host.run(recorded=cluster(), cluster=cluster(apiServer={"certSANs": ["other.example"]}))
     assert "its certificate has names that are neither in" in result["msg"]
+    assert "Add them to kubeadm_cluster_configuration and run gpulab.kubernetes.site to keep them" in result["msg"]
+
+
+def test_name_that_an_interrupted_change_of_the_endpoint_has_added_is_kept(host: ControlPlaneHost) -> None:
+    host.seed(host.root / "seed", "apiserver", "api.example")
+    for end in ("crt", "key"):
+        (host.etc / f"pki/apiserver.{end}").write_text((host.root / f"seed/apiserver-api.example.{end}").read_text())
+    kept = {"keep_names": ["api.example", "api.other"]}
+    result = host.run(recorded=cluster(), **kept)
+    assert (result["changed"], result["edits"]) == (False, [])
+    host.seed(host.root / "seed", "apiserver", "other.example", "api.example")
+    result = host.run(recorded=cluster(), cluster=cluster(apiServer={"certSANs": ["other.example"]}), **kept)
+    assert result["changes"] == ["kube-apiserver: names in its certificate +other.example"]
 
 
 def test_renewed_certificates_restart_what_reads_them(host: ControlPlaneHost) -> None:

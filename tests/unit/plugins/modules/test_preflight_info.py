@@ -833,14 +833,22 @@ def test_nvswitch_packages_are_only_required_with_nvswitches(
 def test_where_the_name_of_the_api_leads_is_returned(
     read: Read, host: Host, programs: Any, files: dict[str, str], answer: str, found: dict[str, Any]
 ) -> None:
-    programs.add("getent", answer)
+    programs.add("getent", f'[ "$2" = api.lab.internal. ] || exit 2\n{answer}')
     for path, text in files.items():
         host.write(path, text)
-    bare = {"names": [], "elsewhere": [], "is_mount": False, "rewritten": False, "has_template": False}
+    bare = {"name": "api.lab.internal", "names": [], "elsewhere": [], "is_mount": False}
+    bare |= {"rewritten": False, "has_template": False}
     assert read(api_name="api.lab.internal")["hosts_file"] == {**bare, **found}
     if "etc/kubernetes/kubelet.conf" in files:
         migrating = read(api_name="api.lab.internal", migrates_endpoint=True)
         assert migrating["hosts_file"]["elsewhere"] == ["192.0.2.7"]
+
+
+def test_domain_that_has_every_name_does_not_have_the_name_of_the_api(read: Read, programs: Any) -> None:
+    programs.add("getent", "echo '192.0.2.7 STREAM'")
+    assert read(api_name="api.lab.internal")["hosts_file"]["elsewhere"] == []
+    programs.add("getent", """echo '192.0.2.7 STREAM'; [ "$2" != api.lab.internal. ] || echo '192.0.2.8 STREAM'""")
+    assert read(api_name="api.lab.internal")["hosts_file"]["elsewhere"] == ["192.0.2.8"]
 
 
 RESULT = "run/cloud-init/result.json"
