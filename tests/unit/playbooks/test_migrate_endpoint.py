@@ -111,3 +111,21 @@ def test_run_that_would_leave_out_a_part_is_refused(
     status, output = story.play(PLAYBOOK, {**story.settings, **settings}, "--check", *options)
     assert status != 0 and words in " ".join(output.split())
     assert asked(story, "kubeadm_control_plane") == asked(story, "cluster_lease") == []
+
+
+PLAN = "- name: Show the changes\n  ansible.builtin.import_playbook: gpulab.kubernetes.plan\n"
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(story: Story, begun: bool) -> None:
+    if begun:
+        for answer in story.answers:
+            if answer["result"].get("cluster", {}).get("role") == "control_plane":
+                answer["result"]["hosts_file"] = {**answer["result"]["hosts_file"], "names": [NAME]}
+    status, output = story.play(PLAN, {**story.settings, "cluster_http_proxy": "http://192.0.2.3:3128"})
+    assert status == 0, output
+    files = [file for args in asked(story, "managed_files") for file in args["files"]]
+    texts = [str(file.get("content")) for file in files if "gpulab-proxy" in file["path"]]
+    proxies = [text for text in texts if "kubelet" in text or "NO_PROXY" in text]
+    assert proxies and {NAME in text for text in proxies} == {begun}
+    assert [args["names"] for args in asked(story, "hosts_file")] == [{NAME: "127.0.0.1"}] * (2 * begun)

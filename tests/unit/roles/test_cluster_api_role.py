@@ -238,7 +238,7 @@ class Keeper:
         (folder / "site.yml").write_text(PLAYBOOK.format(part="keep"))
         (folder / "hosts.ini").write_text(INVENTORY)
 
-    def changes(self, text: str, *arguments: str, **settings: str) -> bool:
+    def changes(self, text: str, *arguments: str, **settings: Any) -> bool:
         found = read(text, cluster_api_kubeconfig=text and "/tmp/private.conf", **settings)
         words = ["-i", "hosts.ini", "site.yml", "-vvv", "--diff", "-e", found, *arguments]
         status, output = run_ansible(self.folder, *words, PWD=str(self.folder))
@@ -263,6 +263,28 @@ def test_kept_kubeconfig_is_only_readable_by_its_owner(tmp_path: Path, settings:
     path.chmod(0o644)
     assert keeper.changes(conf(), **settings)
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("api_name", "endpoint", "fits"),
+    [("k8s.example.org", "", True), ("", "", False), ("k8s.example.org", "lb.example.org:6443", False)],
+)
+def test_recorded_name_of_the_api_is_known_to_playbooks_without_preflight(
+    tmp_path: Path, api_name: str, endpoint: str, fits: bool
+) -> None:
+    record = {"content": base64.b64encode(json.dumps({"api_name": api_name}).encode()).decode()}
+    names = {"cluster_api_record": record, "cluster_api_endpoint": endpoint, "cluster_node_address": "10.0.0.11"}
+    settings = read(conf("k8s.example.org:6443"), **names)
+    status, output = run(tmp_path, INVENTORY, part="check", settings=settings)
+    assert (status == 0) is fits, output
+    assert fits or "its server is k8s.example.org, which is not an address of the control plane" in output
+    if fits:
+        assert Keeper(tmp_path).changes(conf("k8s.example.org:6443"), **names)
+        assert server_of(tmp_path / "hosts-admin.conf") == {
+            "server": "https://10.0.0.11:6443",
+            "certificate-authority-data": PEM,
+            "tls-server-name": "k8s.example.org",
+        }
 
 
 @pytest.mark.parametrize("settings", [{"cluster_kubeconfig": ""}, {"awx_job_template_name": "site"}])
