@@ -129,3 +129,20 @@ def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(st
     proxies = [text for text in texts if "kubelet" in text or "NO_PROXY" in text]
     assert proxies and {NAME in text for text in proxies} == {begun}
     assert [args["names"] for args in asked(story, "hosts_file")] == [{NAME: "127.0.0.1"}] * (2 * begun)
+
+
+@pytest.mark.parametrize(
+    ("module", "host", "word", "parts"),
+    [
+        ("kubeadm_control_plane", "cp1", "", {"check"}),
+        # The other host of the play has not failed.
+        ("hosts_file", "gpu1", "", {"check"}),
+        ("kubeadm_endpoint", "gpu1", "kubelet", {"check", "kubelet"}),
+    ],
+)
+def test_lease_is_released_if_a_step_fails(story: Story, module: str, host: str, word: str, parts: set[str]) -> None:
+    story.answer(module, {"failed": True, "msg": "what went wrong"}, word=word, host=host)
+    status, output = story.play(PLAYBOOK, story.settings, "--check")
+    assert status != 0 and "what went wrong" in output
+    assert [args["state"] for args in asked(story, "cluster_lease")][-1] == "released"
+    assert {args["part"] for args in asked(story, "kubeadm_endpoint")} == parts
