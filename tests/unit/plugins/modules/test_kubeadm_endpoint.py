@@ -281,8 +281,12 @@ def test_object_that_others_change_meanwhile_is_read_again(cluster: Host) -> Non
 
 
 def test_kube_proxy_reaches_the_name_without_a_proxy(cluster: Host) -> None:
-    environment = [{"name": "NO_PROXY", "value": "10.0.0.0/8"}, {"name": "HTTPS_PROXY", "value": "http://p"}]
-    environment += [{"name": "no_proxy", "value": "localhost,x"}, {"name": "NODE_NAME", "valueFrom": {}}]
+    environment: list[dict[str, Any]] = [
+        {"name": "NO_PROXY", "value": "10.0.0.0/8"},
+        {"name": "HTTPS_PROXY", "value": "http://p"},
+        {"name": "no_proxy", "value": "localhost,x"},
+        {"name": "NODE_NAME", "valueFrom": {}},
+    ]
     spec = cluster.api.answers[PROXY][1]["spec"]["template"]["spec"]
     spec["containers"] = [{"name": "kube-proxy", "env": environment}, {"name": "other"}]
     cluster.change("cluster")
