@@ -59,7 +59,7 @@ READING: dict[str, Any] = {
     "apt_keys": [],
     "nvidia_smi": {},
 }
-CLUSTER = {
+CLUSTER: dict[str, Any] = {
     "action": "finished",
     "reason": "",
     "advice": "",
