@@ -125,9 +125,8 @@ def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(st
     status, output = story.play(PLAN, {**story.settings, "cluster_http_proxy": "http://192.0.2.3:3128"})
     assert status == 0, output
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
-    texts = [str(file.get("content")) for file in files if "gpulab-proxy" in file["path"]]
-    proxies = [text for text in texts if "kubelet" in text or "NO_PROXY" in text]
-    assert proxies and {NAME in text for text in proxies} == {begun}
+    texts = [str(file) for file in files if "gpulab-proxy" in file["path"]]
+    assert any(NAME in text for text in texts) == begun, texts
     assert [args["names"] for args in asked(story, "hosts_file")] == [{NAME: "127.0.0.1"}] * (2 * begun)
 
 
