@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kubeadm_control_plane
 short_description: Change the configuration or renew the certificates of a running control plane
-version_added: 0.2.0
+version_added: 0.3.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kubelet_certificate
 short_description: Replace an expired client certificate of the kubelet
-version_added: 0.2.0
+version_added: 0.3.0
 author:
   - The gpulab.kubernetes maintainers (@gpulab)
 description:
