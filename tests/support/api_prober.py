@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -60,7 +61,11 @@ def _named(kubeconfig: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
 
 
 def admin_access(control_plane: Host) -> Access:
-    return Access.read(control_plane.run("cat /etc/kubernetes/admin.conf"))
+    """Return an administrator's access for this machine, which doesn't know the name of a cluster's endpoint."""
+    access = Access.read(control_plane.run("cat /etc/kubernetes/admin.conf"))
+    server = urlsplit(access.server)
+    address = control_plane.variables["ansible_host"]
+    return access.through(f"https://{address}:{server.port}", server.hostname or "")
 
 
 def kubelet_server(worker: Host) -> str:
