@@ -827,7 +827,11 @@ def test_nvswitch_packages_are_only_required_with_nvswitches(
         ({"etc/cloud/templates/hosts.debian.tmpl": ""}, "exit 2", {"has_template": True}),
         ({"proc/self/mountinfo": "36 25 8:1 /hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"}, "exit 2", {"is_mount": True}),
         # A host that is part of a cluster does not wait for DNS.
-        ({"etc/kubernetes/kubelet.conf": KUBECONFIG}, "echo '192.0.2.7 STREAM'", {}),
+        (
+            {"etc/kubernetes/kubelet.conf": KUBECONFIG, "var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"},
+            "echo '192.0.2.7 STREAM'",
+            {},
+        ),
     ],
 )
 def test_where_the_name_of_the_api_leads_is_returned(
