@@ -100,9 +100,9 @@ class Differences:
 
     def _plan_serving(self, plan: Plan) -> None:
         certificate = leaves.SERVING[1]
-        present = leaves.servingleaves.configured_names(self._present(certificate))
+        present = leaves.serving_names(self._present(certificate))
         kept = [name for name in self._keep_names if name in present]
-        wanted = leaves.withleaves.configured_names(self._cluster, kept)
+        wanted = leaves.with_names(self._cluster, kept)
         made = leaves.new_serving_certificate(self._kubeadm, self._root, self._node, wanted)
         if not made:
             leaves.check_without_key(present, leaves.configured_names(self._cluster))
