@@ -18,7 +18,7 @@ from .etcd_gate import EtcdGate
 from .manifests import COMPONENTS, ETCD, compare, image, probe, settings
 from .run import Kubeadm
 from .static_pods import StaticPods, UnhealthyError
-from .undo import CHANGING, CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, Undo, next_step
+from .undo import CHANGING, CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
 # What a renewal takes from the configuration in the cluster.
@@ -49,8 +49,9 @@ class ControlPlane:
             leaves.check_directory(configuration)
         if not check:
             self._kubeadm.wait_for_others()
-        step = next_step(self._undo.state, self._undo.kind)
-        gone = self._expired() if params["certificates"] == EXPIRED else []
+        old = leaves.expired(self._undo.copies)
+        step = next_step(self._undo.state, self._undo.kind, bool(old))
+        gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
         earlier, restarted = self._resume(step, gone)
         unread = [name for name in gone if name in leaves.UNREAD]
         if unread == gone:
@@ -80,11 +81,14 @@ class ControlPlane:
         params, check = self._module.params, self._module.check_mode
         if step == NOTHING or (step == REPEAT and params["verify"]):
             return [], []
+        undone = self._undone_changes() if step == UNDO else []
         if params["certificates"] == EXPIRED:
+            if all(name in leaves.UNREAD for name in gone):
+                return [], []
             # With expired certificates, nothing can become healthy, so the files of before are the start of a renewal.
-            if not check and any(name not in leaves.UNREAD for name in gone):
+            if not check:
                 self._undo.restore()
-            return [], []
+            return undone, []
         affected = [name for name in COMPONENTS if self._files_of(name)]
         if not check:
             self._pods.check_kubelet()
@@ -92,11 +96,10 @@ class ControlPlane:
             if not check:
                 self._apply(Plan(renewed=True), gated=True)
             return ["certificates: renewed again, because their renewal was interrupted"], affected
-        changes = self._undone_changes()
         if not check:
             self._put_back()
             self._module.warn(f"A change of this control plane was interrupted. {_UNDONE}")
-        return changes, affected
+        return undone, affected
 
     def _undone_changes(self) -> list[str]:
         """Return what differs from the files as they were before the change."""
@@ -113,11 +116,7 @@ class ControlPlane:
         others = [name for name in self._undo.names if name.endswith((".crt", ".conf"))]
         if any(read_text(self._path(name)) != self._undo.original(name) for name in others):
             changes.append("certificates: those from before the interrupted change")
-        return changes
-
-    def _expired(self) -> list[str]:
-        """Return the files that have expired, also of those that an interrupted change has copied."""
-        return sorted({*leaves.expired(self._root), *leaves.expired(self._undo.copies)})
+        return [f"undone: {line}" for line in changes]
 
     def _renew_unread(self, names: list[str]) -> list[str]:
         """Renew expired certificates that no component reads: nothing restarts. Return what this changes."""

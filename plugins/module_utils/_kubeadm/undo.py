@@ -29,11 +29,14 @@ NOTHING, REPEAT, UNDO = "nothing", "repeat", "undo"
 _STATES, _KINDS = (CHANGING, UNDOING), (CONFIGURATION, RENEWAL)
 
 
-def next_step(state: str, kind: str) -> str:
-    """Return what a run does first: ``state`` and ``kind`` are those of the record."""
+def next_step(state: str, kind: str, expired: bool) -> str:
+    """Return what a run does first: ``state`` and ``kind`` are those of the record.
+
+    ``expired`` says whether certificates among the copies have expired: with those, nothing becomes healthy again.
+    """
     if state == NONE:
         return NOTHING
-    return REPEAT if state == CHANGING and kind == RENEWAL else UNDO
+    return REPEAT if kind == RENEWAL and (state == CHANGING or expired) else UNDO
 
 
 def is_interrupted(root: str) -> bool:

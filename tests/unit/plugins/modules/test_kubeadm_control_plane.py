@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver import ApiServer, Authority
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import next_step
+from apiserver import ApiServer, Authority, kubeconfig
 from control_plane_host import COMPONENTS, ControlPlaneHost, cluster, healthy_port
 
 
@@ -145,7 +146,7 @@ def test_an_interrupted_change_that_is_no_longer_wanted_is_taken_back(host: Cont
     host.interrupt(host.crictl, "kube-apiserver", cluster=cluster(apiServer={"v": "4"}))
     # The cluster's configuration has never been changed, but this is no edit of the manifest.
     result = host.run(recorded=cluster())
-    assert result["changes"] == ["kube-apiserver: --v 4 -> 2"]
+    assert result["changes"] == ["undone: kube-apiserver: --v 4 -> 2"]
     assert host.manifest() == before
 
 
@@ -404,17 +405,56 @@ def test_a_renewal_of_expired_certificates_is_repeated_from_the_copies(host: Con
     assert host.copy("admin.conf").exists()
 
 
-def test_expired_certificates_are_renewed_although_a_change_is_being_undone(host: ControlPlaneHost) -> None:
-    before = host.manifest()
-    (host.root / "broken").write_text("kube-apiserver")
-    host.run(cluster=cluster(apiServer={"v": "4"}))
-    assert json.loads(host.record.read_text())["state"] == "undoing"
+@pytest.mark.parametrize("state", ["changing", "undoing"])
+def test_expired_certificates_are_renewed_although_a_change_was_interrupted(host: ControlPlaneHost, state: str) -> None:
+    before, valid = host.manifest(), (host.etc / "pki/apiserver.crt").read_text()
+    (host.root / "seed/renewed/apiserver.crt").write_text(valid)
+    host.interrupt(host.crictl, "kube-apiserver", cluster=cluster(apiServer={"v": "4"}))
+    host.record.write_text(host.record.read_text().replace("changing", state))
     host.expire("pki/apiserver.crt")
-    (host.root / "broken").unlink()
+    # Nothing can become healthy.
+    (host.root / "members-down").write_text("cp1")
+    host.api.answers["/healthz"] = (500, {"message": "no"})
+    preview = host.run(check=True, certificates="expired", compare=False)
     result = host.run(certificates="expired", compare=False)
+    renewed = "certificates: renewed (expired: /etc/kubernetes/pki/apiserver.crt)"
+    assert result["changes"] == preview["changes"] == ["undone: kube-apiserver: --v 4 -> 2", renewed]
     assert (result["failed"], host.manifest()) == (False, before)
-    assert "certificates: renewed (expired: /etc/kubernetes/pki/apiserver.crt)" in result["changes"]
     assert host.copy("admin.conf").exists()
+    (host.root / "members-down").unlink()
+    host.api.answers["/healthz"] = (200, "ok")
+    assert not host.run(verify=True, compare=False)["failed"]
+    assert not host.record.exists()
+
+
+def test_a_renewal_that_was_undone_halfway_is_repeated_if_the_copies_have_expired(host: ControlPlaneHost) -> None:
+    host.interrupt(host.crictl, "kube-apiserver", certificates="all", compare=False)
+    host.record.write_text(host.record.read_text().replace("changing", "undoing"))
+    valid = (host.etc / "admin.conf").read_text()
+    (host.root / "seed/renewed/admin.conf").write_text(valid)
+    pair = host.authority.issue("kubernetes-admin", days=-1)
+    expired = kubeconfig(host.api.url, host.authority.pem, *pair)
+    for path in (host.etc / "admin.conf", host.copy("admin.conf")):
+        path.write_text(expired)
+    assert not host.run(certificates="expired", compare=False)["failed"]
+    result = host.run(certificates="all", compare=False)
+    assert result["changes"] == ["certificates: renewed again, because their renewal was interrupted"]
+    assert ((host.etc / "admin.conf").read_text(), host.record.exists()) == (valid, False)
+
+
+@pytest.mark.parametrize(
+    "state, kind, expired, step",
+    [
+        ("none", "configuration", True, "nothing"),
+        ("changing", "configuration", False, "undo"),
+        ("changing", "renewal", False, "repeat"),
+        ("undoing", "renewal", False, "undo"),
+        ("undoing", "renewal", True, "repeat"),
+        ("undoing", "configuration", True, "undo"),
+    ],
+)
+def test_what_a_run_does_first_after_an_interruption(state: str, kind: str, expired: bool, step: str) -> None:
+    assert next_step(state, kind, expired) == step
 
 
 def test_half_a_change_is_not_forgotten_by_a_repair(host: ControlPlaneHost) -> None:
