@@ -18,6 +18,7 @@ description:
   - What differs is changed, one component after the other, etcd last. The module waits until the kubelet has started
     the new container and it is healthy - the API server of this host with its C(/readyz), the others at the address of
     their probes, etcd also with a quorum.
+  - If the kubelet delays the restart of a component that has ended often, it is restarted once, which ends the delay.
   - If a component is not healthy within O(health_timeout), all files are restored, and the module fails when everything
     is healthy again. The error contains the last lines of the container.
   - Before anything changes, etcd must have a quorum, and keep it while its member on this host restarts. The only

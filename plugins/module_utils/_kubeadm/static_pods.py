@@ -81,11 +81,18 @@ def started(containers: Iterable[Container], since: float, before: float = 0) ->
 
 
 class Restarts:
-    """Counts how often a component has ended since a time; a pod counts the restarts of its whole life."""
+    """Counts how often a component has ended since a time; a pod counts the restarts of its whole life.
 
-    def __init__(self, since: float) -> None:
+    The kubelet waits up to five minutes before it restarts what has ended often. If that takes longer than
+    ``patience`` seconds, the wait is cleared once.
+    """
+
+    def __init__(self, since: float, patience: float) -> None:
         self._since = since
+        self._patience = patience
         self._lowest: int | None = None
+        self._ended: float | None = None
+        self._cleared = False
 
     def are_too_many(self, containers: Iterable[Container]) -> bool:
         """Return whether the newest of these containers has ended, and was restarted too often to expect more."""
@@ -96,6 +103,16 @@ class Restarts:
         self._lowest = lowest if self._lowest is None else min(lowest, self._lowest)
         newest = max(new, key=lambda each: each.created)
         return newest.exited and newest.attempt - self._lowest > _ENDS
+
+    def are_held_back(self, containers: Sequence[Container], now: float) -> bool:
+        """Return, once, whether the newest container ended too long ago. ``now`` is a monotonic time in seconds."""
+        if not containers or not containers[0].exited:
+            self._ended = None
+            return False
+        self._ended = now if self._ended is None else self._ended
+        held = not self._cleared and now - self._ended >= self._patience
+        self._cleared = self._cleared or held
+        return held
 
 
 class StaticPods:
@@ -147,7 +164,7 @@ class StaticPods:
         """
         deadline, since = time.monotonic() + self._limit, _newest(files)
         healthy_since: float | None = None
-        restarts = Restarts(since)
+        restarts = Restarts(since, self._limit / 10)
         while True:
             found, reason = self._look(component)
             if started(found, since, before):
@@ -159,6 +176,8 @@ class StaticPods:
             # One that does not change may end for another reason, and be back soon.
             if files and restarts.are_too_many(found):
                 raise UnhealthyError(f"its container ends as soon as it has started{self._last_lines(component)}")
+            if restarts.are_held_back(found, now):
+                self.restart_kubelet()
             if now >= deadline:
                 raise UnhealthyError(
                     f"it was not healthy within {self._limit:g} s ({reason}){self._last_lines(component)}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import Container, Restarts
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import next_step
 from apiserver import ApiServer, Authority, kubeconfig
 from control_plane_host import COMPONENTS, ControlPlaneHost, cluster, healthy_port
@@ -110,13 +111,24 @@ def test_a_failure_that_can_not_be_undone_is_continued_by_the_next_run(host: Con
     assert (host.manifest(), host.record.exists()) == (before, False)
 
 
-def test_a_component_that_ended_meanwhile_and_is_back_soon_is_no_reason_to_undo(host: ControlPlaneHost) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_component_that_ended_meanwhile_and_is_back_soon_is_no_reason_to_undo(
+    host: ControlPlaneHost, held: bool
+) -> None:
     path = host.root / "containers"
     state = json.loads(path.read_text())
-    state["kube-controller-manager"].update(attempt=5, running=False)
+    # One that has ended often is held back until the kubelet restarts.
+    state["kube-controller-manager"].update(attempt=5, running=False, held=held)
     path.write_text(json.dumps(state))
     assert not host.run(cluster=cluster(apiServer={"v": "4"}))["failed"]
     assert "--v=4" in host.manifest()
+
+
+def test_the_kubelet_restarts_once_for_a_component_that_it_holds_back() -> None:
+    restarts = Restarts(0, patience=10)
+    exited, running = (Container("c", "etcd", not ended, ended, 5, 1) for ended in (True, False))
+    asked = [([], 0), ([exited], 1), ([exited], 10), ([running], 11), ([exited], 12), ([exited], 22), ([exited], 99)]
+    assert [now for containers, now in asked if restarts.are_held_back(containers, now)] == [22]
 
 
 @pytest.mark.parametrize("point", COMPONENTS)
