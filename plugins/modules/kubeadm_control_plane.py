@@ -66,6 +66,7 @@ options:
         asked, and nothing is undone, because the control planes need each other to become healthy. Run the module with
         O(verify) afterwards, which removes the copies of the former certificates.
       - V(keep) renews nothing.
+      - A renewal is refused if it can't help, because a CA has expired or the CA's key is not on this host.
     type: str
     choices: [keep, expired, all]
     default: keep
@@ -81,6 +82,12 @@ options:
     description: Time limit in seconds for each component to become healthy.
     type: int
     default: 120
+  controller_time:
+    description:
+      - Time on the controller in seconds since 1970. Nothing is renewed if this host's clock differs by more than five
+        minutes. With V(0), they are not compared.
+    type: float
+    default: 0
   timeout:
     description: Time limit in seconds for each run of kubeadm, and for pulling an image.
     type: int
@@ -193,6 +200,7 @@ def main() -> None:
             "verify": {"type": "bool", "default": False},
             "upload": {"type": "bool", "default": False},
             "health_timeout": {"type": "int", "default": 120},
+            "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "int", "default": 900},
             "executable": {"type": "str", "default": "kubeadm"},
             "etcdctl": {"type": "str", "default": "etcdctl"},

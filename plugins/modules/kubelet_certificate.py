@@ -17,7 +17,8 @@ description:
   - On a control plane, a new certificate is signed with the CA's key, because the API server of a control plane can't
     answer before its kubelet runs.
   - On a worker, the kubelet requests a new certificate with O(token). The file with the token
-    (C(/etc/kubernetes/bootstrap-kubelet.conf)) is removed when the kubelet has its certificate, and if that fails.
+    (C(/etc/kubernetes/bootstrap-kubelet.conf)) is removed when the kubelet has its certificate, and if that fails. A
+    file that kubeadm has written stays.
   - Nothing happens if the certificate is valid, or if the host is not a node.
 options:
   token:
@@ -36,6 +37,12 @@ options:
     description: Name of the node, if it can't be read from the expired certificate.
     type: str
     default: ""
+  controller_time:
+    description:
+      - Time on the controller in seconds since 1970. Nothing is renewed if this host's clock differs by more than five
+        minutes. With V(0), they are not compared.
+    type: float
+    default: 0
   timeout:
     description: Seconds to wait until the kubelet has its certificate.
     type: int
@@ -103,6 +110,7 @@ def main() -> None:
             "node": {"type": "dict", "default": {}},
             "cluster": {"type": "dict", "default": {}},
             "node_name": {"type": "str", "default": ""},
+            "controller_time": {"type": "float", "default": 0},
             "timeout": {"type": "int", "default": 180},
             "executable": {"type": "str", "default": "kubeadm"},
             "root": {"type": "path", "default": "/"},

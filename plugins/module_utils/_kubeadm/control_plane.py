@@ -52,6 +52,10 @@ class ControlPlane:
         old = leaves.expired(self._undo.copies)
         step = next_step(self._undo.state, self._undo.kind, bool(old))
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
+        if gone or params["certificates"] == ALL or (step == REPEAT and not params["verify"]):
+            leaves.check_clock(params["controller_time"])
+            for warning in leaves.check_authorities(self._root):
+                self._module.warn(warning)
         earlier, restarted = self._resume(step, gone)
         unread = [name for name in gone if name in leaves.UNREAD]
         if unread == gone:

@@ -21,7 +21,7 @@ from .._command import CommandError, Runner
 from .._errors import DomainError
 from .._files import put_file, read_text, sync_directory, under
 from .kubeconfig import KubeconfigError, read_kubeconfig
-from .leaves import documents, node_configuration
+from .leaves import check_authorities, check_clock, documents, node_configuration
 from .membership import node_name
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, expires
@@ -30,6 +30,7 @@ _CURRENT = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 _CONFIG, _BOOTSTRAP = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf"
 _CA_KEY = "/etc/kubernetes/pki/ca.key"
 _GROUP = "system:nodes"
+_USER = "bootstrap"
 _INTERVAL = 1.0
 
 
@@ -46,8 +47,12 @@ class KubeletCertificate:
     def ensure(self) -> dict[str, Any]:
         """Replace an expired certificate. Raise DomainError."""
         expired = self._is_expired()
-        left = self._path(_BOOTSTRAP).exists() and self._path(_CONFIG).exists()
+        left = self._path(_CONFIG).exists() and _is_ours(read_text(self._path(_BOOTSTRAP)) or "")
         result = {"changed": expired or left, "expired": expired, "token_left": left}
+        if expired:
+            check_clock(self._module.params["controller_time"])
+            if self._path(_CA_KEY).exists():
+                check_authorities(self._root)
         if self._module.check_mode:
             return result
         try:
@@ -55,7 +60,7 @@ class KubeletCertificate:
                 self._replace()
         finally:
             # It contains the token. An interrupted run may have left it.
-            if left or expired:
+            if _is_ours(read_text(self._path(_BOOTSTRAP)) or ""):
                 put_file(self._path(_BOOTSTRAP), None)
         return result
 
@@ -88,7 +93,8 @@ class KubeletCertificate:
         else:
             raise DomainError(
                 "Error while renewing the kubelet's client certificate, which has expired: there is no token with "
-                "which the kubelet could request a new one."
+                "which the kubelet could request a new one, and no key of the CA on this host. If the key is kept "
+                f"elsewhere, create the certificate there, and copy it to {_CURRENT}."
             )
         self._wait()
 
@@ -129,9 +135,9 @@ class KubeletCertificate:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "cluster", "cluster": cluster}],
-            "users": [{"name": "bootstrap", "user": {"token": self._module.params["token"]}}],
-            "contexts": [{"name": "bootstrap", "context": {"cluster": "cluster", "user": "bootstrap"}}],
-            "current-context": "bootstrap",
+            "users": [{"name": _USER, "user": {"token": self._module.params["token"]}}],
+            "contexts": [{"name": _USER, "context": {"cluster": "cluster", "user": _USER}}],
+            "current-context": _USER,
         }
         return json.dumps(known)
 
@@ -154,3 +160,11 @@ class KubeletCertificate:
 
     def _path(self, name: str) -> Path:
         return under(self._root, name)
+
+
+def _is_ours(text: str) -> bool:
+    """Return whether this is a file with a token that this module has written; kubeadm writes YAML."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        found = json.loads(text)
+        return found["current-context"] == _USER and [*found["users"][0]["user"]] == ["token"]
+    return False

@@ -10,10 +10,11 @@ import json
 import os
 import ssl
 import tempfile
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from .._words import listing
 from .kubeconfig import read_kubeconfig
 from .manifests import API_SERVER, ETCD
 from .run import Kubeadm
-from .x509 import alternative_names, certificates, expires
+from .x509 import CertificateError, alternative_names, begins, certificates, expires, is_valid
 
 _ETC = "/etc/kubernetes"
 _PKI = f"{_ETC}/pki"
@@ -49,6 +50,11 @@ UNREAD: Mapping[str, str] = {
     f"{_ETC}/super-admin.conf": "super-admin.conf",
 }
 _OTHERS = (*UNREAD, f"{_PKI}/etcd/healthcheck-client.key")
+# In seconds. Validity is a matter of the time, and kubeadm and kubelet allow for a difference of five minutes.
+_SKEW = 300
+# Without certificateValidityPeriod, which is rarely longer.
+_LIFETIME = timedelta(days=365)
+_NOT_OFFERED = 'CAs are not replaced by this collection, see "The CA" in docs/certificates.md.'
 
 
 @dataclass(frozen=True)
@@ -71,20 +77,58 @@ def renewed_files(root: str) -> list[str]:
 
 
 def expired(root: str) -> list[str]:
-    """Return the files of which a certificate has expired. Files that can't be read are not among them."""
-    now = datetime.now(timezone.utc)
-    return [name for name in renewed_files(root) if (until := _end(root, name)) is not None and until <= now]
+    """Return the files of which a certificate has expired, or is not valid yet.
+
+    Files that can't be read are not among them.
+    """
+    return [name for name in renewed_files(root) if not name.endswith(".key") and _is_expired(root, name)]
 
 
-def _end(root: str, name: str) -> datetime | None:
-    if name.endswith(".key"):
-        return None
+def _is_expired(root: str, name: str) -> bool:
     try:
         text = read_text(under(root, name)) or ""
         pem = text if name.endswith(".crt") else read_kubeconfig(text).client_certificate or ""
-        return expires(certificates(pem)[0])
+        return not is_valid(certificates(pem)[0])
     except DomainError:
-        return None
+        return False
+
+
+def check_clock(controller_time: float) -> None:
+    """Raise DomainError if this host's clock differs from that of the controller; 0 is an unknown time."""
+    ahead = time.time() - controller_time
+    if controller_time and abs(ahead) > _SKEW:
+        raise DomainError(
+            f"Error while renewing certificates: the clock of this host is {abs(ahead):.0f} s "
+            f"{'ahead of' if ahead > 0 else 'behind'} the controller's, and certificates would be valid at the wrong "
+            "time. Turn on time synchronization (timedatectl set-ntp true). Nothing was changed."
+        )
+
+
+def check_authorities(root: str) -> list[str]:
+    """Return warnings about CAs that end soon. Raise DomainError if they can't sign certificates on this host."""
+    doing, warnings = "Error while renewing certificates:", []
+    for path in (under(root, f"{_PKI}/{name}.crt") for name in ("ca", "front-proxy-ca", "etcd/ca")):
+        if not path.exists():
+            continue
+        try:
+            authority = certificates(read_text(path) or "")[0]
+            since, until = begins(authority), expires(authority)
+        except CertificateError as error:
+            raise DomainError(f"{doing} the CA {path} is damaged ({error}). Restore it from a backup.") from error
+        if not is_valid(authority):
+            raise DomainError(
+                f"{doing} the CA {path} is valid from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M} UTC, and so are "
+                f"certificates that it signs: a renewal does not help. {_NOT_OFFERED} Nothing was changed."
+            )
+        if until - datetime.now(timezone.utc) < _LIFETIME:
+            warnings.append(f"The CA {path} ends on {until:%Y-%m-%d}, and so do renewed certificates. {_NOT_OFFERED}")
+    key = under(root, f"{_PKI}/ca.key")
+    if not key.exists():
+        raise DomainError(
+            f"{doing} the key of the CA ({key}) is not on this host. Renew them where the key is, and copy them to this "
+            "host. Nothing was changed."
+        )
+    return warnings
 
 
 def check_whole(root: str, names: Iterable[str]) -> None:

@@ -60,14 +60,28 @@ def common_name(certificate: bytes) -> str | None:
 
 def expires(certificate: bytes) -> datetime:
     """Return the end of the validity, in UTC."""
-    tag, content, _whole = (list(_elements(_fields(certificate)[3][1])) or [(0, b"", b"")])[-1]
+    return _time(certificate, -1)
+
+
+def begins(certificate: bytes) -> datetime:
+    """Return the beginning of the validity, in UTC."""
+    return _time(certificate, 0)
+
+
+def is_valid(certificate: bytes) -> bool:
+    """Return whether the certificate is valid at this time."""
+    return begins(certificate) <= datetime.now(timezone.utc) < expires(certificate)
+
+
+def _time(certificate: bytes, place: int) -> datetime:
+    tag, content, _whole = (list(_elements(_fields(certificate)[3][1])) or [(0, b"", b"")])[place]
     try:
         century = "" if tag == _GENERALIZED_TIME else "20" if content[:2] < b"50" else "19"
         if tag not in (_UTC_TIME, _GENERALIZED_TIME):
             raise ValueError
         return datetime.strptime(century + content.decode("ascii"), "%Y%m%d%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
-        raise CertificateError("Error while reading a certificate: the end of its validity is not a time") from None
+        raise CertificateError("Error while reading a certificate: its validity is not a time") from None
 
 
 def alternative_names(certificate: bytes) -> list[str]:

@@ -517,6 +517,57 @@ def test_an_expired_certificate_that_no_component_reads_restarts_nothing(host: C
     assert not host.run(certificates="expired", compare=False)["changed"]
 
 
+@pytest.mark.parametrize("certificates", ["all", "expired"])
+@pytest.mark.parametrize(
+    "prevents, said",
+    [
+        ("clock", "s behind the controller's"),
+        ("key", "pki/ca.key) is not on this host. Renew them where the key is, and copy them to this host."),
+        ("ca", "pki/ca.crt is valid from"),
+        ("etcd/ca", "pki/etcd/ca.crt is valid from"),
+        ("damaged", "pki/ca.crt is damaged"),
+        ("future", "a renewal does not help. CAs are not replaced by this collection"),
+    ],
+)
+def test_a_renewal_that_can_not_help_changes_nothing(
+    host: ControlPlaneHost, certificates: str, prevents: str, said: str
+) -> None:
+    host.expire("pki/apiserver.crt")
+    before = (host.etc / "pki/apiserver.crt").read_text()
+    wanted: dict[str, Any] = {"certificates": certificates, "compare": False}
+    if prevents == "clock":
+        wanted["controller_time"] = time.time() + 400
+    elif prevents == "key":
+        (host.etc / "pki/ca.key").unlink()
+    elif prevents == "damaged":
+        (host.etc / "pki/ca.crt").write_text("")
+    elif prevents == "future":
+        (host.etc / "pki/ca.crt").write_text(host.authority.issue("kubernetes", days=3, since=2)[0])
+    else:
+        host.expire(f"pki/{prevents}.crt")
+    for check in (True, False):
+        assert said in host.run(check=check, **wanted)["msg"]
+    assert (host.started, host.record.exists()) == ([], False)
+    assert (host.etc / "pki/apiserver.crt").read_text() == before
+    # Nothing else is refused for this reason.
+    assert not host.run(**{**wanted, "certificates": "keep"})["failed"]
+
+
+def test_a_ca_that_ends_soon_is_a_warning(host: ControlPlaneHost) -> None:
+    result = host.run(certificates="all", compare=False, controller_time=time.time() - 200)
+    assert not result["failed"]
+    assert "pki/ca.crt ends on" in str(result["warnings"])
+    (host.etc / "pki/ca.crt").write_text(host.authority.issue("kubernetes", days=400)[0])
+    (host.etc / "pki/etcd/ca.crt").unlink()
+    assert "ends on" not in str(host.run(check=True, certificates="all", compare=False).get("warnings"))
+
+
+def test_a_certificate_that_is_not_valid_yet_is_renewed_like_an_expired_one(host: ControlPlaneHost) -> None:
+    (host.etc / "pki/apiserver.crt").write_text(host.authority.issue("kubernetes", days=3, since=2)[0])
+    result = host.run(check=True, certificates="expired", compare=False)
+    assert result["changes"] == ["certificates: renewed (expired: /etc/kubernetes/pki/apiserver.crt)"]
+
+
 def test_health_is_verified_on_demand(host: ControlPlaneHost) -> None:
     host.api.answers["/healthz"] = (500, {"message": "no"})
     assert not host.run()["failed"]

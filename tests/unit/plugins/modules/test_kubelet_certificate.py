@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def test_a_worker_requests_a_new_certificate_with_a_token(node: Node) -> None:
 
 
 def test_a_worker_needs_a_token(node: Node) -> None:
-    assert "there is no token" in node.run()["msg"]
+    message = node.run()["msg"]
+    assert "there is no token" in message
+    assert "no key of the CA on this host" in message
     assert node.log == []
 
 
@@ -101,12 +104,45 @@ def test_the_token_does_not_stay_if_no_certificate_is_issued(node: Node) -> None
     assert not node.bootstrap.exists()
 
 
-def test_a_token_that_an_interrupted_run_has_left_is_removed(node: Node) -> None:
+OURS = json.dumps({"users": [{"name": "bootstrap", "user": {"token": TOKEN}}], "current-context": "bootstrap"})
+
+
+@pytest.mark.parametrize(
+    "text, removed",
+    [
+        (OURS, True),
+        (OURS.replace("bootstrap", "another"), False),
+        (OURS.replace('"token"', '"tokenFile"'), False),
+        ("apiVersion: v1\ncurrent-context: tls-bootstrap-token-user@kubernetes\n", False),
+        ('{"users": []}', False),
+        ("", False),
+    ],
+)
+def test_only_a_token_that_an_interrupted_run_has_left_is_removed(node: Node, text: str, removed: bool) -> None:
     node.has(days=1)
-    node.bootstrap.write_text(TOKEN)
-    assert node.run(check=True)["token_left"]
-    assert node.run()["changed"]
-    assert not node.bootstrap.exists()
+    node.bootstrap.write_text(text)
+    assert node.run(check=True)["token_left"] == removed
+    assert node.run()["changed"] == removed
+    assert node.bootstrap.exists() != removed
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_with_a_wrong_clock_no_certificate_is_replaced(node: Node, key: bool) -> None:
+    if key:
+        (node.etc / "pki/ca.key").touch()
+    result = node.run(token=TOKEN, controller_time=time.time() - 400)
+    assert "the clock of this host is 40" in result["msg"]
+    assert "s ahead of the controller's" in result["msg"]
+    assert (node.log, node.bootstrap.exists()) == ([], False)
+    assert node.run(token=TOKEN, controller_time=time.time() + 200)["changed"]
+
+
+def test_a_ca_that_has_expired_signs_no_certificate(node: Node) -> None:
+    (node.etc / "pki/ca.key").touch()
+    (node.etc / "pki/ca.crt").write_text(node.authority.issue("kubernetes", days=-1)[0])
+    assert "a renewal does not help" in node.run(check=True)["msg"]
+    assert "a renewal does not help" in node.run()["msg"]
+    assert node.log == []
 
 
 def test_a_control_plane_signs_the_certificate_itself(node: Node) -> None:

@@ -124,6 +124,7 @@ def test_the_end_of_the_validity_is_the_same_as_with_cryptography(year: int) -> 
     certificate = builder.add_extension(x509.SubjectAlternativeName(names), critical=False).sign(key, hashes.SHA256())
     der = certificate.public_bytes(serialization.Encoding.DER)
     assert pki.expires(der) == end.replace(tzinfo=datetime.timezone.utc)
+    assert pki.begins(der) == NOW.replace(tzinfo=datetime.timezone.utc)
     assert pki.alternative_names(der) == ["10.96.0.1", "cp1", "fd00::1", "kubernetes.default"]
 
 
@@ -133,7 +134,7 @@ def test_a_certificate_for_no_server_has_no_names() -> None:
 
 @given(st.binary(max_size=200) | st.integers(0, len(DER)).map(lambda n: DER[:n]))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    for reader in (pki.public_key_hash, pki.common_name, pki.expires, pki.alternative_names):
+    for reader in (pki.public_key_hash, pki.common_name, pki.begins, pki.expires, pki.alternative_names):
         with contextlib.suppress(pki.CertificateError):
             reader(data)
 
