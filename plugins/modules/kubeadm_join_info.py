@@ -51,6 +51,12 @@ options:
     description: Description of a new token.
     type: str
     default: made by gpulab.kubernetes
+  delete:
+    description:
+      - ID of a bootstrap token (its first six characters) that is deleted. Nothing else is done or returned.
+      - If that fails, the module warns, because tokens expire.
+    type: str
+    version_added: 0.3.0
   timeout:
     description: Time limit in seconds for each call of kubeadm.
     type: int
@@ -146,8 +152,11 @@ from ..module_utils._module import run
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
+    info = JoinInfo(module, params["executable"], params["kubeconfig"], params["timeout"])
+    if params["delete"]:
+        return info.delete(params["delete"])
     wanted = Wanted(params["ttl"], params["reuse"], params["min_life"], params["control_plane"], params["description"])
-    return JoinInfo(module, params["executable"], params["kubeconfig"], params["timeout"]).facts(wanted)
+    return info.facts(wanted)
 
 
 def main() -> None:
@@ -160,6 +169,7 @@ def main() -> None:
             "min_life": {"type": "int", "default": 600},
             "control_plane": {"type": "bool", "default": False},
             "description": {"type": "str", "default": "made by gpulab.kubernetes"},
+            "delete": {"type": "str"},
             "timeout": {"type": "int", "default": 120},
         },
         supports_check_mode=True,

@@ -52,6 +52,16 @@ class JoinInfo:
         command = self._create(wanted)
         return _facts(command, authority, self._made(command.token), wanted, changed=True, key=key)
 
+    def delete(self, token: str) -> dict[str, Any]:
+        """Delete the token with this ID, and return the module's result."""
+        try:
+            if not self._check:
+                self._run(["token", "delete", token], "deleting a join token")
+        except DomainError as error:
+            self._module.warn(f"{error}. The token is valid until it expires.")
+            return {"changed": False}
+        return {"changed": True}
+
     def _known(self) -> tuple[JoinCommand | None, str | None]:
         """Return endpoint and CA of the kubeconfig; None if the host is not a control plane yet."""
         text = read_text(Path(self._kubeconfig))

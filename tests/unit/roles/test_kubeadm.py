@@ -128,6 +128,41 @@ def test_only_a_new_node_belongs_to_the_host_that_joined(
     assert seen in output
 
 
+KUBELETS = """
+- name: Replace certificates of kubelets
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Load the settings that several roles share
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.cluster
+    - name: Replace what has expired
+      ansible.builtin.import_role:
+        name: gpulab.kubernetes.kubeadm
+        tasks_from: kubelet_certificates
+"""
+
+
+@pytest.mark.parametrize(
+    ("expired", "fails", "deleted"), [(True, False, [TOKEN[:6]]), (True, True, [TOKEN[:6]]), (False, False, [])]
+)
+def test_token_for_kubelets_is_deleted_whether_they_get_their_certificate_or_not(
+    tmp_path: Path, expired: bool, fails: bool, deleted: list[str]
+) -> None:
+    site = Site(tmp_path, further=["kubelet_certificate"])
+    site.answer("kubelet_certificate", {"expired": expired, "token_left": False})
+    site.answer("kubelet_certificate", {"failed": fails, "msg": "it was not issued"}, TOKEN)
+    site.answer("kubeadm_join_info", {"token": TOKEN})
+    site.answer("kubeadm_join_info", {}, '"delete"')
+    status, output = site.play(KUBELETS, {"cluster_api_host": "cp1", "ansible_become": False})
+    assert bool(status) == fails, output
+    asked = site.asked("kubeadm_join_info")
+    assert [args["delete"] for args in asked if "delete" in args] == deleted
+    assert len(asked) == 2 * len(deleted)
+    assert SECRET not in output
+    assert all(args["controller_time"] for args in site.asked("kubelet_certificate"))
+
+
 RENDER = """
 - name: Render what kubeadm gets
   hosts: all

@@ -35,6 +35,8 @@ elif sys.argv[1:3] == ["token", "create"]:
 elif sys.argv[1:4] == ["init", "phase", "upload-certs"]:
     print('[upload-certs] Storing the certificates in Secret "kubeadm-certs" in the "kube-system" Namespace')
     print("[upload-certs] Using certificate key:\\n{key}")
+elif sys.argv[1:3] == ["token", "delete"] and "\\"" + sys.argv[3] + "." in (root / "tokens").read_text():
+    (root / "tokens").write_text("")
 else:
     sys.exit(9)
 """
@@ -121,6 +123,18 @@ def test_a_token_is_created_and_then_reused(cp: ControlPlane) -> None:
 def test_only_a_suitable_token_is_reused(cp: ControlPlane, found: list[str], chosen: str) -> None:
     cp.has(*found)
     assert cp.run()["token"] == chosen
+
+
+def test_a_token_is_deleted_by_its_id(cp: ControlPlane) -> None:
+    cp.has(token(OLD))
+    assert cp.run(check=True, delete="oldold")["changed"]
+    assert cp.log == []
+    assert cp.run(delete="oldold")["changed"]
+    assert cp.log == [f"token delete oldold --kubeconfig {cp.kubeconfig}"]
+    # It expires in any case.
+    result = cp.run(delete="oldold")
+    assert (result["failed"], result["changed"]) == (False, False)
+    assert "The token is valid until it expires." in json.dumps(result["warnings"])
 
 
 def test_an_unreadable_list_of_tokens_is_a_warning(cp: ControlPlane) -> None:
