@@ -9,7 +9,7 @@ from typing import Any, Callable
 
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ..plugin_utils._nodes.control_plane import control_plane_plan, pending_notice
+from ..plugin_utils._nodes.control_plane import control_plane_plan, pending_notice, stores_configuration
 from ..plugin_utils._nodes.deferral import with_deferral, without_deferral
 from ..plugin_utils._nodes.disruption import decide
 from ..plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
@@ -197,6 +197,7 @@ class FilterModule:
             "cluster_plan": cluster_plan,
             "control_plane_notice": pending_notice,
             "control_plane_plan": control_plane_plan,
+            "control_plane_stores": stores_configuration,
             "deferral_file": deferral_file,
             "disruption": disruption,
             "host_plan": host_plan,

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
+_MOST, _LONGEST = 50, 500
+
 
 def counted(number: int, what: str) -> str:
     """Return a count with its noun, for example "1 problem" or "2 problems"."""
@@ -18,6 +20,12 @@ def counted(number: int, what: str) -> str:
 def listing(values: Iterable[Any]) -> str:
     """Return the values separated by commas."""
     return ", ".join(map(str, values))
+
+
+def abridged(lines: Iterable[str]) -> list[str]:
+    """Return lines from a host for a message: long ones are cut off, and the last of many are only counted."""
+    found = [line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..." for line in lines]
+    return found if len(found) <= _MOST else [*found[:_MOST], f"and {len(found) - _MOST} more"]
 
 
 def written(time: float | None) -> str | None:

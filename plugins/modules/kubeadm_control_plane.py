@@ -74,6 +74,12 @@ options:
     description: Whether to wait until everything is healthy even if nothing changes.
     type: bool
     default: false
+  restart:
+    description:
+      - Whether components may restart. If they may not, and one would, nothing changes, and the result is that of check
+        mode with RV(pending).
+    type: bool
+    default: true
   upload:
     description: Whether to store O(cluster) in the cluster when this control plane has it. Set it for the last one.
     type: bool
@@ -110,7 +116,9 @@ extends_documentation_fragment:
 attributes:
   check_mode:
     support: full
-    details: [kubeadm creates the manifests and a certificate to compare with in a temporary directory.]
+    details:
+      - kubeadm creates the manifests and a certificate to compare with in a temporary directory. etcd is asked if
+        O(etcdctl) is installed.
   diff_mode:
     support: full
   idempotent:
@@ -145,7 +153,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What has changed, or would in check mode. Secrets are masked.
+  description: What has changed, or would. Secrets are masked, and of more than 50 lines, the others are counted.
   returned: success
   type: list
   elements: str
@@ -164,6 +172,10 @@ restarted:
   sample: [kube-apiserver]
 interrupted:
   description: Whether an earlier run was interrupted, so that its change was undone or repeated first.
+  returned: success
+  type: bool
+pending:
+  description: Whether nothing has changed because components would restart, but O(restart) is false.
   returned: success
   type: bool
 uploaded:
@@ -198,6 +210,7 @@ def main() -> None:
             "compare": {"type": "bool", "default": True},
             "certificates": {"type": "str", "choices": ["keep", "expired", "all"], "default": "keep"},
             "verify": {"type": "bool", "default": False},
+            "restart": {"type": "bool", "default": True},
             "upload": {"type": "bool", "default": False},
             "health_timeout": {"type": "int", "default": 120},
             "controller_time": {"type": "float", "default": 0},

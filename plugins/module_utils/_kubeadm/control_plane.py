@@ -5,20 +5,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError, reported
 from .._files import put_file, read_text, sync_directory, under
-from .._words import listing
+from .._words import abridged, listing
 from . import cluster_settings, leaves
 from .differences import Differences, Plan, manifest_of
 from .etcd_gate import EtcdGate
 from .manifests import COMPONENTS, ETCD, compare, image, probe, settings
 from .run import Kubeadm
 from .static_pods import StaticPods, UnhealthyError
-from .undo import CHANGING, CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
+from .undo import CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
 # What a renewal takes from the configuration in the cluster.
@@ -41,13 +42,14 @@ class ControlPlane:
         self._node = leaves.node_configuration(self._root, params["node"])
         self._differences = Differences(module, self._kubeadm, self._undo, self._node)
         self._cluster: Mapping[str, Any] = params["cluster"]
+        self._check: bool = module.check_mode or not params["restart"]
 
     def ensure(self) -> dict[str, Any]:
         """Apply what differs. Raise DomainError if it was refused, or undone because it was not healthy."""
-        params, check = self._module.params, self._module.check_mode
+        params = self._module.params
         for configuration in (self._cluster, params["recorded"] or {}):
             leaves.check_directory(configuration)
-        if not check:
+        if not self._check:
             self._kubeadm.wait_for_others()
         old = leaves.expired(self._undo.copies)
         step = next_step(self._undo.state, self._undo.kind, bool(old))
@@ -63,26 +65,33 @@ class ControlPlane:
             earlier += self._renew_unread(unread)
         # A renewal that was repeated counts as the wanted one.
         plan = self._plan(gone, everything=params["certificates"] == ALL and step != REPEAT)
-        changes = [*earlier, *plan.changes]
+        changes = abridged([*earlier, *plan.changes])
+        pending = not params["restart"] and (step != NOTHING or plan.differs)
+        uploaded = params["upload"] and not pending
+        changed = bool(changes) or uploaded or (step != NOTHING and params["certificates"] != EXPIRED)
         result: dict[str, Any] = {
-            "changed": bool(changes) or (step != NOTHING and params["certificates"] != EXPIRED),
+            "changed": changed and not pending,
             "changes": changes,
-            "edits": plan.edits,
+            "edits": abridged(plan.edits),
             "restarted": [name for name in COMPONENTS if name in (*restarted, *self._affected(plan))],
             "interrupted": step != NOTHING,
-            "uploaded": bool(params["upload"]),
+            "pending": pending,
+            "uploaded": uploaded,
             "diff": {"before": "", "after": "".join(f"{line}\n" for line in changes)},
         }
-        if not check and (plan.differs or params["verify"]):
-            self._apply(plan, gated=params["certificates"] != EXPIRED)
-        if params["upload"]:
-            result["changed"] = True
+        if plan.differs or params["verify"]:
+            gated = params["certificates"] != EXPIRED
+            if gated:
+                self._ask_etcd(plan)
+            if not self._check:
+                self._apply(plan, gated)
+        if uploaded:
             self._upload()
         return result
 
     def _resume(self, step: str, gone: list[str]) -> tuple[list[str], list[str]]:
         """Repeat or undo what was interrupted. Return what this changes, and the components that it restarts."""
-        params, check = self._module.params, self._module.check_mode
+        params, check = self._module.params, self._check
         if step == NOTHING or (step == REPEAT and params["verify"]):
             return [], []
         undone = self._undone_changes() if step == UNDO else []
@@ -124,7 +133,7 @@ class ControlPlane:
 
     def _renew_unread(self, names: list[str]) -> list[str]:
         """Renew expired certificates that no component reads: nothing restarts. Return what this changes."""
-        if names and not self._module.check_mode:
+        if names and not self._check:
             recorded = self._undo.state == NONE
             if recorded:
                 self._undo.begin(names, RENEWAL, self._for_renewal())
@@ -148,13 +157,17 @@ class ControlPlane:
         serving = ["kube-apiserver"] if plan.serving else []
         return [name for name in there if plan.renewed or name in plan.manifests or name in serving]
 
-    def _apply(self, plan: Plan, gated: bool) -> None:
-        affected = self._affected(plan)
-        self._pods.check_kubelet()
+    def _ask_etcd(self, plan: Plan) -> None:
+        """Raise DomainError if etcd forbids the change. A preview asks only if etcdctl is installed."""
         text = read_text(self._path(manifest_of(ETCD)))
-        # While a change is completed, its own restart may be the reason that etcd has no quorum.
-        if gated and plan.differs and text is not None and self._undo.state != CHANGING:
-            self._etcd.ask(text, restarts=ETCD in affected)
+        # An interrupted change may be the reason that etcd has no quorum.
+        if not plan.differs or text is None or self._undo.state != NONE:
+            return
+        if not self._check or shutil.which(self._module.params["etcdctl"]):
+            self._etcd.ask(text, restarts=ETCD in self._affected(plan))
+
+    def _apply(self, plan: Plan, gated: bool) -> None:
+        self._pods.check_kubelet()
         for component, text in plan.manifests.items():
             self._pods.pull(image(text, component), self._module.params["timeout"])
         if plan.differs:

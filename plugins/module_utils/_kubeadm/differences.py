@@ -13,7 +13,7 @@ from typing import Any
 from .._errors import DomainError
 from .._files import read_text, under
 from .._json import as_mapping
-from .._words import listing
+from .._words import abridged, listing
 from . import leaves
 from .manifests import API_SERVER, COMPONENTS, ETCD, compare, settings, with_membership
 from .run import Kubeadm
@@ -154,8 +154,9 @@ def node_of(node: Mapping[str, Any], server: Mapping[str, str], etcd: Mapping[st
 
 
 def _refusal(component: str, what: str, edits: Iterable[Any]) -> str:
+    found = listing(abridged(map(str, edits)))
     return (
-        f"Error while changing {component}: {what}, so the change would remove them: {listing(edits)}. Add them to "
+        f"Error while changing {component}: {what}, so the change would remove them: {found}. Add them to "
         "kubeadm_cluster_configuration and run gpulab.kubernetes.site to keep them, or remove them by hand. Nothing "
         "was changed."
     )

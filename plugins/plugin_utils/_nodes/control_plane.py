@@ -12,7 +12,7 @@ from typing import Any
 from ...module_utils._json import as_mapping, as_mappings
 from ...module_utils._mappings import merged
 from ...module_utils._secrets import MASK, is_secret, mask
-from ...module_utils._words import counted, listing
+from ...module_utils._words import abridged, counted, listing
 from .._preflight.differences import differences, read_duration
 from .document import read_document
 
@@ -28,9 +28,14 @@ _LONGEST = 120
 _DAY = 24 * 60 * 60
 
 
-def is_changeable(path: str) -> bool:
-    """Return whether a setting of ClusterConfiguration, such as ``apiServer.certSANs``, can change in a cluster."""
-    return path in _CHANGEABLE
+def is_changeable(path: str, recorded: Mapping[str, Any]) -> bool:
+    """Return whether a setting of ClusterConfiguration, such as ``apiServer.certSANs``, can change in this cluster."""
+    return path in _CHANGEABLE and not is_of_another_etcd(path, recorded)
+
+
+def is_of_another_etcd(path: str, recorded: Mapping[str, Any]) -> bool:
+    """Return whether this is a setting of kubeadm's etcd, but the cluster uses an external one."""
+    return path.startswith("etcd.local.") and bool(as_mapping(recorded.get("etcd")).get("external"))
 
 
 def configuration_changes(recorded: Mapping[str, Any], inventory: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
@@ -40,7 +45,7 @@ def configuration_changes(recorded: Mapping[str, Any], inventory: Mapping[str, A
     cluster.
     """
     found = differences(inventory, recorded) if recorded else ()
-    return [each for each in found if is_changeable(each[0]) and _in_order(each[1]) != _in_order(each[2])]
+    return [each for each in found if is_changeable(each[0], recorded) and _in_order(each[1]) != _in_order(each[2])]
 
 
 def control_plane_plan(
@@ -73,6 +78,18 @@ def control_plane_plan(
     }
 
 
+def stores_configuration(
+    host: str, group: Sequence[str], hostvars: Mapping[str, Any], there: Sequence[str]
+) -> bool:
+    """Return whether the cluster stores the configuration after the change of this host: the last one of its ``group``.
+
+    Later joins and upgrades use what is stored, so all control planes have it by then. ``there`` are the hosts of the
+    run; with --limit, some may lack the change.
+    """
+    results = [as_mapping(hostvars[name].get("__kubeadm_control_plane")) for name in group if name != host]
+    return host == group[-1] and not {*group} - {*there} and all(each.get("pending") is False for each in results)
+
+
 def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes: int) -> list[str]:
     """Return what a run leaves pending because it may not interrupt the API, and how to apply it, as lines."""
     alone = control_planes == 1
@@ -84,8 +101,8 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
     )
     return [
         "Pending, because it restarts parts of the control plane:",
-        *(f"  {line}" for line in (result.get("changes") or why)),
-        *(f"  kept, since it is so on this control plane alone: {line}" for line in result.get("edits") or []),
+        *(f"  {line}" for line in abridged(result.get("changes") or why)),
+        *(f"  kept, since it is so on this control plane alone: {line}" for line in abridged(result.get("edits") or [])),
         *([f"  It can't be applied: {result['msg']}"] if result.get("msg") else []),
         *([f"  It restarts {listing(restarted)}. {gap}; pods continue to run."] if restarted else []),
         "  To apply it, run this again with -e cluster_control_plane_gap=allow",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -65,9 +65,9 @@ _DOCUMENTS = {
     ),
 }
 # Documents in which site.yml changes settings of a running cluster, and which ones.
-_CHANGED_BY_SITE = {
+_CHANGED_BY_SITE: Mapping[str, Callable[[str, Mapping[str, Any]], bool]] = {
     "ClusterConfiguration": control_plane_settings.is_changeable,
-    "KubeletConfiguration": kubelet_settings.is_changeable,
+    "KubeletConfiguration": lambda path, _made: kubelet_settings.is_changeable(path),
 }
 
 
@@ -183,14 +183,18 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
             # The resolv.conf is chosen per host.
             wanted = {key: value for key, value in wanted.items() if key != "resolvConf"}
             for path, want, there in differences(wanted, made) if made else ():
-                if kind in _CHANGED_BY_SITE and _CHANGED_BY_SITE[kind](path):
+                if kind in _CHANGED_BY_SITE and _CHANGED_BY_SITE[kind](path, made):
                     continue
+                external = control_plane_settings.is_of_another_etcd(path, made)
                 yield Problem(
                     "cluster_configuration_differs",
                     f"{variable} sets {path} to {want!r:.120}, but the cluster's {kind} has {_shown(there)}",
                     variable,
-                    "kubeadm reads this setting only when it creates the cluster, so the change would not take effect",
-                    f"Remove it from {variable}; or change the cluster: {change}",
+                    "The cluster uses external etcd (etcd.external), which kubeadm does not set up"
+                    if external
+                    else "kubeadm reads this setting only when it creates the cluster, so the change would not take "
+                    "effect",
+                    f"Remove it from {variable}" + ("" if external else f"; or change the cluster: {change}"),
                 )
 
 

@@ -13,6 +13,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.members
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.control_plane import (
     control_plane_plan,
     pending_notice,
+    stores_configuration,
 )
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
 
@@ -45,12 +46,19 @@ VALID = {"certificates": [certificate("apiserver", 200)], "certificate_authoriti
         {"apiServer": {"certSANs": ["k8s.lan"], "extraArgs": [{"name": "event-ttl", "value": "1h"}]}},
         {"certificateValidityPeriod": "8760h"},
         {"scheduler": {"extraArgs": []}},
-        # Preflight refuses it.
+        # Preflight refuses these.
         {"networking": {"x": "y"}, "featureGates": {"x": True}},
     ],
 )
 def test_nothing_is_pending_if_the_cluster_has_the_settings(inventory: dict[str, Any]) -> None:
     assert control_plane_plan(FOUND, inventory, VALID, 30) == {}
+
+
+def test_settings_of_an_etcd_that_the_cluster_does_not_use_are_not_pending() -> None:
+    text = RECORDED.replace("{local: {dataDir: /var/lib/etcd}}", "{external: {endpoints: ['https://etcd:2379']}}")
+    inventory = {"etcd": {"local": {"imageTag": "3.6.11-0"}}}
+    assert control_plane_plan(FOUND, inventory, VALID, 30)["upload"]
+    assert control_plane_plan({"texts": {"ClusterConfiguration": text}}, inventory, VALID, 30) == {}
 
 
 @pytest.mark.parametrize(
@@ -179,6 +187,35 @@ def test_what_is_left_pending_is_shown_with_its_command() -> None:
     assert "the others answer meanwhile" in pending_notice(["a"], result, 3)[3]
     assert pending_notice(["a"], {}, 1)[1:2] == ["  a"]
     assert pending_notice(["a"], {"msg": "Error"}, 1)[1:3] == ["  a", "  It can't be applied: Error"]
+
+
+def test_lines_of_a_host_are_limited() -> None:
+    lines = ["x" * 900] * 60
+    found = pending_notice([], {"changes": lines, "edits": lines}, 1)
+    assert len(found) == 104
+    assert (found[1], found[51]) == (f"  {'x' * 500}...", "  and 10 more")
+    assert max(map(len, found)) < 600
+
+
+@pytest.mark.parametrize(
+    "host, group, others, there, stored",
+    [
+        ("cp1", ["cp1"], {}, ["cp1", "gpu1"], True),
+        ("cp2", ["cp1", "cp2"], {"cp1": {"pending": False}}, ["cp1", "cp2"], True),
+        # It is not the last one.
+        ("cp1", ["cp1", "cp2"], {"cp2": {"pending": False}}, ["cp1", "cp2"], False),
+        # The other one still lacks it, or its change is impossible, or it was not compared.
+        ("cp2", ["cp1", "cp2"], {"cp1": {"pending": True}}, ["cp1", "cp2"], False),
+        ("cp2", ["cp1", "cp2"], {"cp1": {"msg": "Error"}}, ["cp1", "cp2"], False),
+        ("cp2", ["cp1", "cp2"], {}, ["cp1", "cp2"], False),
+        ("cp2", ["cp1", "cp2"], {"cp1": {"pending": False}}, ["cp2"], False),
+    ],
+)
+def test_the_configuration_is_stored_when_all_control_planes_have_it(
+    host: str, group: list[str], others: dict[str, Any], there: list[str], stored: bool
+) -> None:
+    hostvars = {name: {"__kubeadm_control_plane": others[name]} if name in others else {} for name in group}
+    assert stores_configuration(host, group, hostvars, there) == stored
 
 
 def test_the_plan_shows_the_control_plane() -> None:

@@ -118,6 +118,16 @@ def test_settings_that_site_changes_in_a_running_cluster_are_accepted(settings: 
     assert check(in_use(), **settings) == []
 
 
+def test_settings_of_an_etcd_that_the_cluster_does_not_use_are_refused() -> None:
+    text = f"{CLUSTER}etcd: {{external: {{endpoints: ['https://etcd:2379']}}}}\n"
+    wanted = {"etcd": {"local": {"imageTag": "3.6.11-0"}}}
+    (problem,) = check(in_use(texts={"ClusterConfiguration": text}), cluster_configuration=wanted)
+    assert problem["kind"] == "cluster_configuration_differs"
+    report = " ".join(preflight_report([problem]).split())
+    assert "The cluster uses external etcd (etcd.external)" in report
+    assert "kubeadm-config" not in report
+
+
 def test_changed_pod_network_is_refused_for_cluster_and_flannel() -> None:
     problems = check(in_use(), cluster_pod_network="10.50.0.0/16")
     assert kinds(problems) == ["cluster_setting_settled", "flannel_network_differs"]

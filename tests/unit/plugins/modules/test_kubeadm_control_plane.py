@@ -223,10 +223,39 @@ def test_etcd_is_asked_before_anything_changes(
 ) -> None:
     (host.root / "members").write_text(members)
     (host.root / "members-down").write_text(down)
+    preview = host.run(check=True, cluster=cluster(**parts))
     result = host.run(cluster=cluster(**parts))
-    assert result["failed"] == bool(said)
+    assert result["failed"] == preview["failed"] == bool(said)
+    assert preview.get("msg", "") == result.get("msg", "")
     assert said in result.get("msg", "")
     assert bool(host.started) != bool(said)
+
+
+def test_a_preview_does_not_need_etcdctl(host: ControlPlaneHost) -> None:
+    missing = {"etcdctl": "/nowhere/etcdctl", "cluster": cluster(etcd={"v": "4"})}
+    assert host.run(check=True, **missing)["changes"] == ["etcd: --v 2 -> 4"]
+    assert host.run(**missing)["failed"]
+
+
+def test_without_permission_to_restart_only_the_stored_configuration_changes(host: ControlPlaneHost) -> None:
+    wanted, asked = cluster(apiServer={"v": "4"}), {"restart": False, "upload": True}
+    result = host.run(cluster=wanted, **asked)
+    assert (result["changed"], result["pending"], result["uploaded"]) == (False, True, False)
+    assert (result["changes"], result["restarted"]) == (["kube-apiserver: --v 2 -> 4"], ["kube-apiserver"])
+    assert (host.started, host.record.exists(), "--v=2" in host.manifest()) == ([], False, True)
+    assert not any("upload-config" in line for line in host.log)
+    result = host.run(cluster=cluster(certificateValidityPeriod="720h"), **asked)
+    assert (result["changed"], result["pending"], result["uploaded"]) == (True, False, True)
+    assert (host.started, host.log[-1]) == ([], "kubeadm init phase upload-config kubeadm")
+    host.interrupt(host.crictl, "kube-apiserver", cluster=wanted)
+    assert host.run(**asked)["pending"]
+    assert (host.record.exists(), "--v=4" in host.manifest()) == (True, True)
+
+
+def test_a_long_edit_is_shown_in_part(host: ControlPlaneHost) -> None:
+    host.edit("kube-apiserver", f"--{'x' * 9000}=1")
+    assert [len(line) for line in host.run(recorded=cluster())["edits"]] == [503]
+    assert len(host.run(recorded=cluster(), cluster=cluster(apiServer={"v": "4"}))["msg"]) < 1000
 
 
 def test_the_flags_with_which_a_member_was_added_stay(host: ControlPlaneHost) -> None:
