@@ -169,6 +169,8 @@ for name in ("client-certificate-data", "client-key-data"):
 def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, inventory: Inventory) -> None:
     control_plane, (worker,) = inventory.control_plane, inventory.workers
     version = "v" + control_plane.run("kubelet --version").split("v")[-1].strip()
+    tokens = ("secrets", "-n", "kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
+    before = {token["metadata"]["name"] for token in Cluster.of(inventory).get(*tokens)["items"]}
     control_plane.run(SHORT.replace("VERSION", version))
     first = '{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "kubernetesVersion": "VERSION"}'
     control_plane.run(f"echo '{first.replace('VERSION', version)}' > /run/k.yaml")
@@ -191,6 +193,7 @@ def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, 
     cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=120s")
     assert time.monotonic() - begun <= OFF
     assert worker.attempt("ls /etc/kubernetes/bootstrap-kubelet.conf").returncode
+    assert {token["metadata"]["name"] for token in cluster.get(*tokens)["items"]} <= before
     ready = {node["metadata"]["name"] for node in cluster.get("nodes")["items"]}
     assert ready == set(names.values())
     play(lab.path).expect_success()

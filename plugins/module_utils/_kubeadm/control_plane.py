@@ -51,7 +51,7 @@ class ControlPlane:
             leaves.check_directory(configuration)
         if not self._check:
             self._kubeadm.wait_for_others()
-        old = leaves.expired(self._undo.copies)
+        old = leaves.expired(self._undo.copies) if self._undo.names else []
         step = next_step(self._undo.state, self._undo.kind, bool(old))
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
         if gone or params["certificates"] == ALL or (step == REPEAT and not params["verify"]):

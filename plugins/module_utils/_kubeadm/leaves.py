@@ -125,8 +125,8 @@ def check_authorities(root: str) -> list[str]:
     key = under(root, f"{_PKI}/ca.key")
     if not key.exists():
         raise DomainError(
-            f"{doing} the key of the CA ({key}) is not on this host. Renew them where the key is, and copy them to this "
-            "host. Nothing was changed."
+            f"{doing} the key of the CA ({key}) is not on this host. Renew them where the key is, and copy them to "
+            "this host. Nothing was changed."
         )
     return warnings
 

@@ -78,9 +78,7 @@ def control_plane_plan(
     }
 
 
-def stores_configuration(
-    host: str, group: Sequence[str], hostvars: Mapping[str, Any], there: Sequence[str]
-) -> bool:
+def stores_configuration(host: str, group: Sequence[str], hostvars: Mapping[str, Any], there: Sequence[str]) -> bool:
     """Return whether the cluster stores the configuration after the change of this host: the last one of its ``group``.
 
     Later joins and upgrades use what is stored, so all control planes have it by then. ``there`` are the hosts of the
@@ -94,6 +92,7 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
     """Return what a run leaves pending because it may not interrupt the API, and how to apply it, as lines."""
     alone = control_planes == 1
     restarted = list(result.get("restarted") or [])
+    changes, edits = abridged(result.get("changes") or why), abridged(result.get("edits") or [])
     gap = (
         "The API does not answer for about 20 s meanwhile"
         if alone
@@ -101,8 +100,8 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
     )
     return [
         "Pending, because it restarts parts of the control plane:",
-        *(f"  {line}" for line in abridged(result.get("changes") or why)),
-        *(f"  kept, since it is so on this control plane alone: {line}" for line in abridged(result.get("edits") or [])),
+        *(f"  {line}" for line in changes),
+        *(f"  kept, since it is so on this control plane alone: {line}" for line in edits),
         *([f"  It can't be applied: {result['msg']}"] if result.get("msg") else []),
         *([f"  It restarts {listing(restarted)}. {gap}; pods continue to run."] if restarted else []),
         "  To apply it, run this again with -e cluster_control_plane_gap=allow",
