@@ -153,7 +153,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What has changed, or would. Secrets are masked, and of more than 50 lines, the others are counted.
+  description:
+    - What has changed, or would. What an interrupted change has left begins with C(undone).
+    - Secrets are masked, and of more than 50 lines, the others are counted.
   returned: success
   type: list
   elements: str
