@@ -233,7 +233,7 @@ def test_etcd_is_asked_before_anything_changes(
 
 def test_a_preview_does_not_need_etcdctl(host: ControlPlaneHost) -> None:
     missing = {"etcdctl": "/nowhere/etcdctl", "cluster": cluster(etcd={"v": "4"})}
-    assert host.run(check=True, **missing)["changes"] == ["etcd: --v 2 -> 4"]
+    assert host.run(check=True, **missing)["changes"] == ["etcd: --v (not set) -> 4"]
     assert host.run(**missing)["failed"]
 
 
