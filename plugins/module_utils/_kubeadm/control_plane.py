@@ -96,12 +96,8 @@ class ControlPlane:
             return [], []
         undone = self._undone_changes() if step == UNDO else []
         if params["certificates"] == EXPIRED:
-            if all(name in leaves.UNREAD for name in gone):
-                return [], []
-            # With expired certificates, nothing can become healthy, so the files of before are the start of a renewal.
-            if not check:
-                self._undo.restore()
-            return undone, []
+            # With expired certificates, nothing can become healthy: a renewal begins with the files of before.
+            return ([] if all(name in leaves.UNREAD for name in gone) else undone), []
         affected = [name for name in COMPONENTS if self._files_of(name)]
         if not check:
             self._pods.check_kubelet()
