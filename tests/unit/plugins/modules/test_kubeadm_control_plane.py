@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import Container, Restarts
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import next_step
 from apiserver import ApiServer, Authority, kubeconfig
 from control_plane_host import COMPONENTS, ControlPlaneHost, cluster, healthy_port
 
@@ -122,13 +120,6 @@ def test_a_component_that_ended_meanwhile_and_is_back_soon_is_no_reason_to_undo(
     path.write_text(json.dumps(state))
     assert not host.run(cluster=cluster(apiServer={"v": "4"}))["failed"]
     assert "--v=4" in host.manifest()
-
-
-def test_the_kubelet_restarts_once_for_a_component_that_it_holds_back() -> None:
-    restarts = Restarts(0, patience=10)
-    exited, running = (Container("c", "etcd", not ended, ended, 5, 1) for ended in (True, False))
-    asked = [([], 0), ([exited], 1), ([exited], 10), ([running], 11), ([exited], 12), ([exited], 22), ([exited], 99)]
-    assert [now for containers, now in asked if restarts.are_held_back(containers, now)] == [22]
 
 
 @pytest.mark.parametrize("point", COMPONENTS)
@@ -481,21 +472,6 @@ def test_a_renewal_that_was_undone_halfway_is_repeated_if_the_copies_have_expire
     result = host.run(certificates="all", compare=False)
     assert result["changes"] == ["certificates: renewed again, because their renewal was interrupted"]
     assert ((host.etc / "admin.conf").read_text(), host.record.exists()) == (valid, False)
-
-
-@pytest.mark.parametrize(
-    "state, kind, expired, step",
-    [
-        ("none", "configuration", True, "nothing"),
-        ("changing", "configuration", False, "undo"),
-        ("changing", "renewal", False, "repeat"),
-        ("undoing", "renewal", False, "undo"),
-        ("undoing", "renewal", True, "repeat"),
-        ("undoing", "configuration", True, "undo"),
-    ],
-)
-def test_what_a_run_does_first_after_an_interruption(state: str, kind: str, expired: bool, step: str) -> None:
-    assert next_step(state, kind, expired) == step
 
 
 def test_half_a_change_is_not_forgotten_by_a_repair(host: ControlPlaneHost) -> None:

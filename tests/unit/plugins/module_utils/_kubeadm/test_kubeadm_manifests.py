@@ -311,23 +311,30 @@ def container(attempt: int, created: float, exited: bool = True) -> Container:
     ],
 )
 def test_only_restarts_since_the_change_count(seen: list[list[Container]], expected: bool) -> None:
-    restarts = Restarts(10)
+    restarts = Restarts(10, patience=10)
     assert [restarts.are_too_many(each) for each in seen][-1] == expected
 
 
+def test_the_kubelet_restarts_once_for_a_component_that_it_holds_back() -> None:
+    restarts = Restarts(0, patience=10)
+    exited, running = (Container("c", "etcd", not ended, ended, 5, 1) for ended in (True, False))
+    asked = [([], 0), ([exited], 1), ([exited], 10), ([running], 11), ([exited], 12), ([exited], 22), ([exited], 99)]
+    assert [now for containers, now in asked if restarts.are_held_back(containers, now)] == [22]
+
+
 @pytest.mark.parametrize(
-    "state, kind, expected",
+    "state, kind, expected, if_expired",
     [
-        (NONE, CONFIGURATION, NOTHING),
-        (NONE, RENEWAL, NOTHING),
-        (CHANGING, CONFIGURATION, UNDO),
-        (CHANGING, RENEWAL, REPEAT),
-        (UNDOING, CONFIGURATION, UNDO),
-        (UNDOING, RENEWAL, UNDO),
+        (NONE, CONFIGURATION, NOTHING, NOTHING),
+        (NONE, RENEWAL, NOTHING, NOTHING),
+        (CHANGING, CONFIGURATION, UNDO, UNDO),
+        (CHANGING, RENEWAL, REPEAT, REPEAT),
+        (UNDOING, CONFIGURATION, UNDO, UNDO),
+        (UNDOING, RENEWAL, UNDO, REPEAT),
     ],
 )
-def test_what_the_run_after_an_interruption_does_first(state: str, kind: str, expected: str) -> None:
-    assert next_step(state, kind) == expected
+def test_what_the_run_after_an_interruption_does_first(state: str, kind: str, expected: str, if_expired: str) -> None:
+    assert [next_step(state, kind, expired) for expired in (False, True)] == [expected, if_expired]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change owners")
