@@ -130,6 +130,10 @@ class Restarts:
         unit = self.systemd.unit(name)
         put_file(self._note(unit, verb), unit.invocation.encode())
 
+    def kept(self, unit: Unit) -> bool:
+        """Return whether a restart was recorded. If it is not pending, a killed run has not checked its effect."""
+        return self._note(unit).exists()
+
     def pending(self, unit: Unit, verb: str = "restart") -> bool:
         try:
             return unit.running and self._note(unit, verb).read_text(encoding="utf-8") == unit.invocation

@@ -9,6 +9,7 @@ can be changed one after the other, and each change can be repeated.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -67,9 +68,11 @@ class EndpointChange:
         file = self._planned("kubelet.conf") if is_worker else None
         unit = self._systemd.unit("kubelet")
         # In check mode, a changed file has not caused the restart yet.
-        if file is None and not self._restarts.pending(unit):
+        restarts = file is not None or self._restarts.pending(unit)
+        if not restarts and not self._restarts.kept(unit):
             return
-        self._changes.append("kubelet: restarted; pods continue to run")
+        if restarts:
+            self._changes.append("kubelet: restarted; pods continue to run")
         node = membership(self._root)["node_name"]
         if not node:
             raise DomainError(
@@ -82,10 +85,14 @@ class EndpointChange:
             self._write(file, restarts="kubelet")
         try:
             since = datetime.now(timezone.utc)
-            self._systemd.do("restart", unit.name)
+            if restarts:
+                self._systemd.do("restart", unit.name)
             self._await_lease(node, since)
         except DomainError as error:
             if file:
+                # If this is killed, too, the next run restarts the kubelet.
+                with contextlib.suppress(DomainError):
+                    self._restarts.note(unit.name)
                 write_text(file.path, file.before)
                 sync_directory(file.path.parent)
                 self._systemd.do("restart", unit.name)
