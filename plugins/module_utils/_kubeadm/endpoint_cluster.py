@@ -24,6 +24,9 @@ _PROXY = ("kube-system", "kube-proxy", "kubeconfig.conf")
 _INFO = (("kube-public", "cluster-info", "kubeconfig"), ("kube-system", "kubeadm-config", "ClusterConfiguration"))
 _DAEMONSET = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
 _ANNOTATION = "gpulab.io/api-endpoint"
+# The variables that Go's clients read.
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
+_EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PAUSE_S = 1.0
 _ROLLOUT_S = 300.0
 _Edit = Callable[[Any], Any]
@@ -98,11 +101,7 @@ class ClusterEndpoint:
         template.setdefault("metadata", {}).setdefault("annotations", {})[_ANNOTATION] = self._new
         host = self._new.rpartition(":")[0]
         for container in as_mapping(template.get("spec")).get("containers") or ():
-            # kubeadm init copies the variables of its own environment.
-            for variable in container.get("env") or ():
-                value = as_text(variable.get("value"))
-                if variable.get("name") in ("NO_PROXY", "no_proxy") and value and host not in value.split(","):
-                    variable["value"] = f"{value},{host}"
+            _exempt(container.get("env") or [], host)
         return body
 
     def _edit(self, path: str, edit: _Edit) -> bool:
@@ -137,6 +136,21 @@ class ClusterEndpoint:
         if time.monotonic() >= deadline:
             raise _failure(error, path) from error
         time.sleep(_PAUSE_S)
+
+
+def _exempt(environment: list[dict[str, Any]], host: str) -> None:
+    """Let a container reach a host without a proxy. kubeadm init copies the proxy variables of its own environment."""
+    given = {as_text(each.get("name")): each for each in environment}
+    proxies, exceptions = ([given[name] for name in names if name in given] for names in (_PROXIES, _EXCEPTIONS))
+    # A variable that is read from another object has valueFrom.
+    if not any(each.get("value") or each.get("valueFrom") for each in proxies):
+        return
+    if not exceptions:
+        environment.append({"name": _EXCEPTIONS[0], "value": host})
+    for variable in exceptions:
+        value = as_text(variable.get("value"))
+        if "valueFrom" not in variable and host not in value.replace(" ", "").split(","):
+            variable["value"] = f"{value},{host}" if value else host
 
 
 def _failure(error: DomainError, path: str) -> DomainError:

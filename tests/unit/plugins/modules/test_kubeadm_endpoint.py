@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import re
+import signal
 import stat
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,9 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/gpu1"
 SYSTEMCTL = """
 case "$1" in
   show) echo LoadState=loaded; echo ActiveState=active; echo UnitFileState=enabled; echo "InvocationID=$(cat {run})" ;;
-  *) echo "$@" >>{log}; echo 8 >{run} ;;
+  *) echo "$@" >>{log}; {before}; echo "$(cat {run})1" >{run}; {after} ;;
 esac
 """
-
-
 NODES = "/api/v1/nodes"
 
 
@@ -49,12 +48,12 @@ class Host:
     """A node whose API server answers at 127.0.0.1, its former endpoint, and at localhost, the new one."""
 
     def __init__(self, root: Path, programs: Any, run: Any, api: ApiServer, authority: Authority) -> None:
-        self.root, self._run, self.api = root, run, api
+        self.root, self._programs, self._run, self.api = root, programs, run, api
         self.log = root / "systemctl.log"
         self.port = api.url.rpartition(":")[2]
         self.former, self.new = f"127.0.0.1:{self.port}", f"localhost:{self.port}"
         self.write("invocation", "7\n")
-        programs.add("systemctl", SYSTEMCTL.format(log=self.log, run=root / "invocation"))
+        self.add_systemctl()
         programs.add("journalctl", "echo 'kubelet: no route to host'")
         client = "".join(authority.issue("system:node:gpu1"))
         self.write("var/lib/kubelet/pki/kubelet-client-current.pem", client)
@@ -71,11 +70,25 @@ class Host:
     def renew(self, when: datetime.datetime) -> None:
         self.api.answers[LEASE] = (200, {"spec": {"renewTime": when.strftime("%Y-%m-%dT%H:%M:%S.000000Z")}})
 
-    def change(self, part: str, check: bool = False, **options: Any) -> dict[str, Any]:
+    def add_systemctl(self, before: str = ":", after: str = ":") -> None:
+        run = self.root / "invocation"
+        self._programs.add("systemctl", SYSTEMCTL.format(log=self.log, run=run, before=before, after=after))
+
+    def _arguments(self, part: str, options: dict[str, Any]) -> dict[str, Any]:
         own = {"root": str(self.root), "run_dir": str(self.root / "run"), "timeout": 1, "nodes": ["cp1", "gpu1"]}
-        args = {"part": part, "endpoint": self.new, "replaces": [self.former], **own, **options}
-        result: dict[str, Any] = self._run("kubeadm_endpoint", args, check=check)
+        return {"part": part, "endpoint": self.new, "replaces": [self.former], **own, **options}
+
+    def change(self, part: str, check: bool = False, **options: Any) -> dict[str, Any]:
+        result: dict[str, Any] = self._run("kubeadm_endpoint", self._arguments(part, options), check=check)
         return result
+
+    def kill(self, moment: str, restart: int = 1) -> None:
+        """Change the kubelet in a run that is killed ``before`` or ``after`` this restart of the kubelet."""
+        self.add_systemctl(**{moment: f"[ $(wc -l <{self.log}) != {restart} ] || {{ kill -KILL $PPID; exit; }}"})
+        process = self._run.start("kubeadm_endpoint", self._arguments("kubelet", {}))
+        process.communicate(timeout=60)
+        assert process.returncode == -signal.SIGKILL
+        self.add_systemctl()
 
     @property
     def calls(self) -> list[str]:
@@ -110,9 +123,35 @@ def test_kubelet_keeps_its_endpoint_if_the_new_one_does_not_answer(host: Host) -
 
 
 def test_kubelet_restarts_if_an_earlier_run_was_killed_before_that(host: Host) -> None:
-    host.change("kubelet")
-    host.write("run/restart/kubelet.service", (host.root / "invocation").read_text().strip())
-    assert host.change("kubelet")["changes"] == ["kubelet: restarted; pods continue to run"]
+    host.kill("before")
+    assert host.new in host.kubelet.read_text()
+    predicted = host.change("kubelet", check=True)["changes"]
+    assert host.change("kubelet")["changes"] == predicted == ["kubelet: restarted; pods continue to run"]
+    assert host.calls == ["restart kubelet.service"] * 2
+    assert not host.change("kubelet")["changed"] and len(host.calls) == 2
+
+
+def test_kubelet_is_checked_if_an_earlier_run_was_killed_after_its_restart(host: Host) -> None:
+    host.kill("after")
+    renewed = host.api.answers[LEASE]
+    host.renew(datetime.datetime(2020, 1, 1))
+    assert not host.change("kubelet", check=True)["changed"]
+    for _time in range(2):
+        result = host.change("kubelet")
+        assert result["failed"] and "it renewed the lease of its node gpu1 last at 2020-01-01" in result["msg"]
+    host.api.answers[LEASE] = renewed
+    assert not host.change("kubelet")["changed"]
+    host.renew(datetime.datetime(2020, 1, 1))
+    assert not host.change("kubelet")["changed"] and host.calls == ["restart kubelet.service"]
+
+
+def test_kubelet_restarts_if_a_run_was_killed_while_it_put_back_the_endpoint(host: Host) -> None:
+    before = host.kubelet.read_text()
+    host.renew(datetime.datetime(2020, 1, 1))
+    host.kill("before", restart=2)
+    assert host.kubelet.read_text() == before
+    record = (host.root / "run/restart/kubelet.service").read_text()
+    assert record == (host.root / "invocation").read_text().strip()
 
 
 def test_kubelet_that_does_not_renew_its_lease_is_an_error(host: Host) -> None:
@@ -280,19 +319,44 @@ def test_object_that_others_change_meanwhile_is_read_again(cluster: Host) -> Non
     assert all(cluster.api.answers[path][1]["data"]["other"] == "changed" for path in MAPS)
 
 
-def test_kube_proxy_reaches_the_name_without_a_proxy(cluster: Host) -> None:
-    environment: list[dict[str, Any]] = [
-        {"name": "NO_PROXY", "value": "10.0.0.0/8"},
-        {"name": "HTTPS_PROXY", "value": "http://p"},
-        {"name": "no_proxy", "value": "localhost,x"},
-        {"name": "NODE_NAME", "valueFrom": {}},
-    ]
+HTTPS = {"name": "HTTPS_PROXY", "value": "http://p"}
+HTTP = {"name": "http_proxy", "value": "http://p"}
+EXTERNAL = {"name": "NO_PROXY", "valueFrom": {"configMapKeyRef": {"name": "proxies", "key": "no"}}}
+
+
+@pytest.mark.parametrize(
+    ("environment", "changed"),
+    [
+        ([HTTPS, {"name": "NO_PROXY", "value": "10.0.0.0/8"}], {"NO_PROXY": "10.0.0.0/8,localhost"}),
+        ([HTTP, {"name": "no_proxy", "value": "10.0.0.0/8"}], {"no_proxy": "10.0.0.0/8,localhost"}),
+        ([HTTPS, {"name": "NO_PROXY", "value": "x, localhost"}], {}),
+        (
+            [HTTPS, {"name": "NO_PROXY", "value": "a"}, {"name": "no_proxy", "value": "b,localhost"}],
+            {"NO_PROXY": "a,localhost"},
+        ),
+        ([HTTPS, {"name": "NO_PROXY"}], {"NO_PROXY": "localhost"}),
+        ([HTTPS], {"NO_PROXY": "localhost"}),
+        ([HTTP], {"NO_PROXY": "localhost"}),
+        ([HTTPS, EXTERNAL], {}),
+        ([{**EXTERNAL, "name": "HTTPS_PROXY"}], {"NO_PROXY": "localhost"}),
+        ([{"name": "NODE_NAME", "valueFrom": {}}], {}),
+        ([{"name": "HTTPS_PROXY", "value": ""}, {"name": "NO_PROXY", "value": "a"}], {}),
+        ([{"name": "NO_PROXY", "value": "10.0.0.0/8"}], {}),
+        (None, {}),
+    ],
+)
+def test_kube_proxy_reaches_the_name_without_a_proxy(
+    cluster: Host, environment: list[dict[str, Any]] | None, changed: dict[str, str]
+) -> None:
     spec = cluster.api.answers[PROXY][1]["spec"]["template"]["spec"]
-    spec["containers"] = [{"name": "kube-proxy", "env": environment}, {"name": "other"}]
+    container = {"name": "kube-proxy"} if environment is None else {"name": "kube-proxy", "env": environment}
+    spec["containers"] = [container, {"name": "other"}]
     cluster.change("cluster")
     (written,) = [body for _method, path, body in cluster.api.written if path == PROXY]
-    found = written["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert [each.get("value") for each in found] == ["10.0.0.0/8,localhost", "http://p", "localhost,x", None]
+    kept = [each for each in environment or () if each["name"] not in changed]
+    found = written["spec"]["template"]["spec"]["containers"][0].get("env", [])
+    assert [each for each in found if each["name"] not in changed] == kept
+    assert {each["name"]: each["value"] for each in found if each["name"] in changed} == changed
     assert not cluster.change("cluster")["changed"]
 
 
