@@ -14,7 +14,7 @@ from ..plugin_utils._filter_errors import filter_errors
 from ..plugin_utils._inventory.access import typed
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
-from ..plugin_utils._preflight import endpoint, existing, in_use
+from ..plugin_utils._preflight import endpoint, existing, in_use, node_in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.existing import version_to_install
@@ -41,7 +41,7 @@ _CLUSTER_RULES = (
     *in_use.CLUSTER_RULES,
     *endpoint.CLUSTER_RULES,
 )
-_HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *in_use.RULES)
+_HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *node_in_use.RULES)
 
 
 def access_problems(result: Mapping[str, Any], host: str, ansible_core: str) -> list[dict[str, Any]]:

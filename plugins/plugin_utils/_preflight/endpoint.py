@@ -11,6 +11,7 @@ from typing import Any
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .model import Cluster, ClusterRule, HostRule, Reading
+from .recorded import control_plane_facts, document
 
 _PORT = 6443
 _HOSTS = "/etc/hosts"
@@ -83,5 +84,32 @@ def names(cluster: Cluster) -> Iterator[Problem]:
             )
 
 
+def api_server_address(cluster: Cluster) -> Iterator[Problem]:
+    """Check that the API server of a cluster that has a name also listens at 127.0.0.1, to which the name leads."""
+    recorded = [document(found, "ClusterConfiguration") for _reading, found in control_plane_facts(cluster)]
+    for made in (cluster.settings["cluster_configuration"], *recorded):
+        address = _bind_address(made)
+        if cluster.settings["api_name"] and address:
+            yield Problem(
+                "api_server_address",
+                f"The API server listens only at {address}",
+                "apiServer.extraArgs (bind-address) in kubeadm_cluster_configuration or the cluster",
+                f"{cluster.settings['api_name']} leads to 127.0.0.1, on the control plane, too",
+                "Remove bind-address, or set cluster_api_endpoint to the control plane's address",
+            )
+            return
+
+
+def _bind_address(made: Mapping[str, Any]) -> str:
+    """Return the only address at which the API server listens, empty if it listens at all."""
+    server = made.get("apiServer")
+    arguments = server.get("extraArgs") if isinstance(server, Mapping) else None
+    # A mapping before v1beta4.
+    if isinstance(arguments, list):
+        arguments = {str(each.get("name")): each.get("value") for each in arguments if isinstance(each, Mapping)}
+    found = str(arguments.get("bind-address") or "") if isinstance(arguments, Mapping) else ""
+    return "" if found in ("0.0.0.0", "::") else found
+
+
 RULES: tuple[HostRule, ...] = (name_elsewhere, hosts_file)
-CLUSTER_RULES: tuple[ClusterRule, ...] = (names,)
+CLUSTER_RULES: tuple[ClusterRule, ...] = (api_server_address, names)

@@ -10,23 +10,19 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import yaml
-
 from ...module_utils._cluster.dra import twice_problem
 from ...module_utils._kubeadm import init_decision
-from ...module_utils._kubeadm.damage import KUBELET_CONF
-from ...module_utils._kubeadm.join_decision import RESTORE_CA
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .._nodes import control_plane as control_plane_settings
 from .._nodes import kubelet as kubelet_settings
 from .differences import differences
-from .model import Cluster, ClusterRule, Facts, HostRule, Reading
+from .model import Cluster, ClusterRule
+from .recorded import control_plane_facts, document, value_at
 
-_VERSION = "cluster_kubernetes_version"
+VERSION = "cluster_kubernetes_version"
 # The port that kubeadm uses for an address without one.
 _PORT = re.compile(r":6443\Z")
-_RUNTIME = "unix:///var/run/containerd/containerd.sock"
 _MANAGERS = {"device_plugin": "NVIDIA's device plugin", "gpu_operator": "the GPU Operator"}
 # DaemonSet -> network plugin.
 _NETWORK_PLUGINS = {
@@ -73,7 +69,7 @@ _CHANGED_BY_SITE: Mapping[str, Callable[[str, Mapping[str, Any]], bool]] = {
 
 def control_plane(cluster: Cluster) -> Iterator[Problem]:
     """Report what kubeadm_init would refuse. An unreachable API may return when kubelet and containerd are fixed."""
-    for reading, found in _found(cluster):
+    for reading, found in control_plane_facts(cluster):
         hopeless = found["api"] != init_decision.SILENT or reading.facts["cluster"].get("damaged")
         if found["action"] == init_decision.REFUSE and hopeless:
             yield reading.problem(
@@ -95,51 +91,28 @@ def control_plane(cluster: Cluster) -> Iterator[Problem]:
 
 def version(cluster: Cluster) -> Iterator[Problem]:
     wanted = str(cluster.settings["kubernetes_version"])
-    for _reading, found in _found(cluster):
+    for _reading, found in control_plane_facts(cluster):
         running = found["version"].lstrip("v")
         if running and running != wanted:
             yield Problem(
                 "cluster_version_differs",
-                f"The cluster runs Kubernetes {running}, but {_VERSION} is {wanted}",
-                _VERSION,
+                f"The cluster runs Kubernetes {running}, but {VERSION} is {wanted}",
+                VERSION,
                 "This would install another kubelet on nodes in use, but not upgrade the control plane",
-                f"Set {_VERSION} to {running}; to change it, follow kubeadm's documentation (kubeadm upgrade plan)"
+                f"Set {VERSION} to {running}; to change it, follow kubeadm's documentation (kubeadm upgrade plan)"
                 if running in cluster.settings["kubernetes_versions"]
                 else f"This release of the collection does not know {running}: use a release that does, or upgrade the "
                 f"cluster with kubeadm to one of {listing(cluster.settings['kubernetes_versions'])}",
-                answers=_keep_answers(running, cluster),
+                answers=keep_version(running, cluster),
             )
-
-
-def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Check for a node whose kubelet differs from the rest of its cluster, which the inventory matches."""
-    wanted = str(cluster.settings["kubernetes_version"])
-    installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
-    running = [found["version"].lstrip("v") for _reading, found in _found(cluster)]
-    if reading.finished and installed and installed != wanted and installed not in running:
-        # If the API was not read, all nodes may have this version.
-        nodes = {_upstream(str(each.facts["installed"].get("kubelet", ""))) for each in cluster.read if each.finished}
-        known = bool(running and running[0]) or len(nodes) > 1
-        yield reading.problem(
-            "kubelet_version_differs",
-            f"The node's kubelet is {installed}, but {_VERSION} is {wanted}",
-            _VERSION,
-            "The kubelet of a node in use is not changed unless you ask for it",
-            "Upgrade the node to the version of the cluster as described in kubeadm's documentation (kubectl drain, "
-            "apt-get install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this "
-            "again"
-            if known
-            else f"Set {_VERSION} to {installed}",
-            **({} if known else dict(_keep_answers(installed, cluster))),
-        )
 
 
 def settled(cluster: Cluster) -> Iterator[Problem]:
     """Check networks, names and addresses that are stored throughout a cluster when it is created."""
-    for _reading, found in _found(cluster):
-        made = _document(found, "ClusterConfiguration")
+    for _reading, found in control_plane_facts(cluster):
+        made = document(found, "ClusterConfiguration")
         for variable, path in _SETTLED.items():
-            wanted, there = str(cluster.settings[variable]), _at(made, path)
+            wanted, there = str(cluster.settings[variable]), value_at(made, path)
             if there and wanted and not _alike(wanted, there):
                 is_name = (
                     variable == "cluster_api_endpoint" and _PORT.sub("", there) == cluster.settings["recorded_api_name"]
@@ -160,8 +133,8 @@ def settled(cluster: Cluster) -> Iterator[Problem]:
 
 def image_repository(cluster: Cluster) -> Iterator[Problem]:
     wanted = str(cluster.settings["image_repository"])
-    for _reading, found in _found(cluster):
-        there = _at(_document(found, "ClusterConfiguration"), ("imageRepository",))
+    for _reading, found in control_plane_facts(cluster):
+        there = value_at(document(found, "ClusterConfiguration"), ("imageRepository",))
         if there and there != wanted:
             yield Problem(
                 "image_repository_differs",
@@ -177,9 +150,9 @@ def image_repository(cluster: Cluster) -> Iterator[Problem]:
 
 
 def documents(cluster: Cluster) -> Iterator[Problem]:
-    for _reading, found in _found(cluster):
+    for _reading, found in control_plane_facts(cluster):
         for variable, (kind, change) in _DOCUMENTS.items():
-            wanted, made = cluster.settings[variable.replace("kubeadm_", "")], _document(found, kind)
+            wanted, made = cluster.settings[variable.replace("kubeadm_", "")], document(found, kind)
             # The resolv.conf is chosen per host.
             wanted = {key: value for key, value in wanted.items() if key != "resolvConf"}
             for path, want, there in differences(wanted, made) if made else ():
@@ -199,8 +172,8 @@ def documents(cluster: Cluster) -> Iterator[Problem]:
 
 
 def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
-    for _reading, found in _found(cluster):
-        driver = _document(found, "KubeletConfiguration").get("cgroupDriver") or "systemd"
+    for _reading, found in control_plane_facts(cluster):
+        driver = document(found, "KubeletConfiguration").get("cgroupDriver") or "systemd"
         if driver != "systemd":
             yield Problem(
                 "cgroup_driver_differs",
@@ -214,7 +187,7 @@ def cgroup_driver(cluster: Cluster) -> Iterator[Problem]:
 
 def pod_network(cluster: Cluster) -> Iterator[Problem]:
     plugin, backend = cluster.settings["network_plugin"], cluster.settings["flannel_backend"]
-    for _reading, found in _found(cluster):
+    for _reading, found in control_plane_facts(cluster):
         # Next to flannel, other plugins may only implement network policies.
         alone = "kube-flannel-ds" not in found["daemonsets"]
         others = [_NETWORK_PLUGINS[name] for name in found["daemonsets"] if name in _NETWORK_PLUGINS and alone]
@@ -227,8 +200,8 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
                 "Set cluster_network_plugin to external",
                 answers=(("cluster_network_plugin", "external"),),
             )
-        flannel = _document(found, "flannel")
-        there = _at(flannel, ("Backend", "Type"))
+        flannel = document(found, "flannel")
+        there = value_at(flannel, ("Backend", "Type"))
         if plugin == "flannel" and there and there != backend:
             yield Problem(
                 "flannel_backend_differs",
@@ -238,7 +211,7 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
                 f"Set flannel_backend to {there}",
                 answers=(("flannel_backend", there),),
             )
-        network = _at(flannel, ("Network",))
+        network = value_at(flannel, ("Network",))
         if plugin == "flannel" and network and not _alike(str(cluster.settings["cluster_pod_network"]), network):
             yield Problem(
                 "flannel_network_differs",
@@ -253,7 +226,7 @@ def pod_network(cluster: Cluster) -> Iterator[Problem]:
 
 def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
     wanted = cluster.settings["gpu_manager"]
-    for _reading, found in _found(cluster):
+    for _reading, found in control_plane_facts(cluster):
         there = found["gpu_managers"]
         if there and wanted not in there and not cluster.settings["gpu_manager_changing"]:
             yield Problem(
@@ -268,114 +241,15 @@ def gpu_manager(cluster: Cluster) -> Iterator[Problem]:
 
 
 def gpus_twice(cluster: Cluster) -> Iterator[Problem]:
-    for _reading, found in _found(cluster):
+    for _reading, found in control_plane_facts(cluster):
         twice = found.get("gpus_twice")
         if twice:
             yield twice_problem(twice["nodes"], twice["classes"])
 
 
-def node_name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    there, wanted = reading.facts["cluster"].get("node_name", ""), str(reading.settings["node_name"])
-    if reading.finished and there and wanted and there != wanted:
-        yield reading.problem(
-            "node_name_differs",
-            f"The host is the node {there} of its cluster, but its name in this run is {wanted}",
-            "host name, cluster_node_name",
-            "A node can't be renamed: this run would wait for a node that does not exist",
-            f"Set cluster_node_name to {there} for this host",
-            cluster_node_name=there,
-        )
-
-
-def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    there = str(reading.facts["cluster"].get("container_runtime", ""))
-    if reading.finished and there and _socket(there) != _socket(_RUNTIME):
-        yield reading.problem(
-            "container_runtime_differs",
-            f"The node's kubelet uses the container runtime at {there}, but this collection sets up containerd",
-            "/var/lib/kubelet",
-            "All pods of the node would stay in the other runtime",
-            f"Drain the node and move it to {_RUNTIME} as described in kubeadm's documentation, or remove it from the "
-            "inventory",
-        )
-
-
-def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Check nodes that this run leaves as they are. Where kubeadm was interrupted, the run completes or refuses it."""
-    state = reading.facts["cluster"]
-    actions = [found["action"] for each, found in _found(cluster) if each == reading]
-    left = actions == [init_decision.FINISHED] if actions else reading.finished
-    if left and state.get("damaged"):
-        yield reading.problem(
-            "kubeadm_files_damaged",
-            f"Files of kubeadm are empty, cut off or missing, as after a power failure: {listing(state['damaged'])}",
-            "/etc/kubernetes, /var/lib/kubelet",
-            "The node is running, but can't start again with these files",
-            _repair(state, reading.settings["node_name"]),
-        )
-
-
-def _repair(state: Facts, node: Any) -> str:
-    if state["role"] == "control_plane":
-        return init_decision.repair(state["damaged"])
-    if KUBELET_CONF in state["damaged"] and not state["ca_hashes"]:
-        return RESTORE_CA
-    return (
-        f"Run `kubectl drain --ignore-daemonsets {node}`, then `systemctl stop kubelet` on the host, and run this "
-        "again: the host joins its cluster again"
-    )
-
-
-def api_server_address(cluster: Cluster) -> Iterator[Problem]:
-    """Check that the API server of a cluster that has a name also listens at 127.0.0.1, to which the name leads."""
-    recorded = [_document(found, "ClusterConfiguration") for _reading, found in _found(cluster)]
-    for made in (cluster.settings["cluster_configuration"], *recorded):
-        address = _bind_address(made)
-        if cluster.settings["api_name"] and address:
-            yield Problem(
-                "api_server_address",
-                f"The API server listens only at {address}",
-                "apiServer.extraArgs (bind-address) in kubeadm_cluster_configuration or the cluster",
-                f"{cluster.settings['api_name']} leads to 127.0.0.1, on the control plane, too",
-                "Remove bind-address, or set cluster_api_endpoint to the control plane's address",
-            )
-            return
-
-
-def _bind_address(made: Mapping[str, Any]) -> str:
-    """Return the only address at which the API server listens, empty if it listens at all."""
-    server = made.get("apiServer")
-    arguments = server.get("extraArgs") if isinstance(server, Mapping) else None
-    # A mapping before v1beta4.
-    if isinstance(arguments, list):
-        arguments = {str(each.get("name")): each.get("value") for each in arguments if isinstance(each, Mapping)}
-    found = str(arguments.get("bind-address") or "") if isinstance(arguments, Mapping) else ""
-    return "" if found in ("0.0.0.0", "::") else found
-
-
-def _found(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
-    reading = cluster.control_plane
-    if reading and reading.facts.get("control_plane"):
-        yield reading, reading.facts["control_plane"]
-
-
-def _keep_answers(running: str, cluster: Cluster) -> tuple[tuple[str, str], ...]:
-    return ((_VERSION, running),) if running in cluster.settings["kubernetes_versions"] else ()
-
-
-def _document(found: Facts, name: str) -> Mapping[str, Any]:
-    try:
-        document = yaml.safe_load(found["texts"].get(name, ""))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, Mapping) else {}
-
-
-def _at(document: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    value: Any = document
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return "" if value is None or isinstance(value, (Mapping, list)) else str(value)
+def keep_version(running: str, cluster: Cluster) -> tuple[tuple[str, str], ...]:
+    """Return the answer that keeps a version of Kubernetes, none if this release does not know it."""
+    return ((VERSION, running),) if running in cluster.settings["kubernetes_versions"] else ()
 
 
 def _alike(wanted: str, there: str) -> bool:
@@ -391,17 +265,7 @@ def _shown(there: Any) -> str:
     return "nothing there" if there is None else f"{there!r:.120}"
 
 
-def _upstream(version_of_package: str) -> str:
-    """Return the upstream version of a package version: 1.36.4 for 1.36.4-1.1."""
-    return re.sub(r"\A[0-9]+:|[-+~].*", "", version_of_package)
-
-
-def _socket(endpoint: str) -> str:
-    return re.sub(r"\A(?:unix:)?/*(?:var/)?run/", "/run/", endpoint)
-
-
 CLUSTER_RULES: tuple[ClusterRule, ...] = (
-    api_server_address,
     control_plane,
     version,
     settled,
@@ -412,4 +276,3 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     gpu_manager,
     gpus_twice,
 )
-RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime, damaged_files)

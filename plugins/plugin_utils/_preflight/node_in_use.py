@@ -1,0 +1,108 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Preflight's rules for nodes of a running cluster: kubelet, name, container runtime, and files of kubeadm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from ...module_utils._kubeadm import init_decision
+from ...module_utils._kubeadm.damage import KUBELET_CONF
+from ...module_utils._kubeadm.join_decision import RESTORE_CA
+from ...module_utils._problem import Problem
+from ...module_utils._words import listing
+from .in_use import VERSION, keep_version
+from .model import Cluster, Facts, HostRule, Reading
+from .recorded import control_plane_facts
+
+_RUNTIME = "unix:///var/run/containerd/containerd.sock"
+
+
+def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Check for a node whose kubelet differs from the rest of its cluster, which the inventory matches."""
+    wanted = str(cluster.settings["kubernetes_version"])
+    installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
+    running = [found["version"].lstrip("v") for _reading, found in control_plane_facts(cluster)]
+    if reading.finished and installed and installed != wanted and installed not in running:
+        # If the API was not read, all nodes may have this version.
+        nodes = {_upstream(str(each.facts["installed"].get("kubelet", ""))) for each in cluster.read if each.finished}
+        known = bool(running and running[0]) or len(nodes) > 1
+        yield reading.problem(
+            "kubelet_version_differs",
+            f"The node's kubelet is {installed}, but {VERSION} is {wanted}",
+            VERSION,
+            "The kubelet of a node in use is not changed unless you ask for it",
+            "Upgrade the node to the version of the cluster as described in kubeadm's documentation (kubectl drain, "
+            "apt-get install kubeadm, kubeadm upgrade node, apt-get install kubelet, kubectl uncordon), and run this "
+            "again"
+            if known
+            else f"Set {VERSION} to {installed}",
+            **({} if known else dict(keep_version(installed, cluster))),
+        )
+
+
+def node_name(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    there, wanted = reading.facts["cluster"].get("node_name", ""), str(reading.settings["node_name"])
+    if reading.finished and there and wanted and there != wanted:
+        yield reading.problem(
+            "node_name_differs",
+            f"The host is the node {there} of its cluster, but its name in this run is {wanted}",
+            "host name, cluster_node_name",
+            "A node can't be renamed: this run would wait for a node that does not exist",
+            f"Set cluster_node_name to {there} for this host",
+            cluster_node_name=there,
+        )
+
+
+def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    there = str(reading.facts["cluster"].get("container_runtime", ""))
+    if reading.finished and there and _socket(there) != _socket(_RUNTIME):
+        yield reading.problem(
+            "container_runtime_differs",
+            f"The node's kubelet uses the container runtime at {there}, but this collection sets up containerd",
+            "/var/lib/kubelet",
+            "All pods of the node would stay in the other runtime",
+            f"Drain the node and move it to {_RUNTIME} as described in kubeadm's documentation, or remove it from the "
+            "inventory",
+        )
+
+
+def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Check nodes that this run leaves as they are. Where kubeadm was interrupted, the run completes or refuses it."""
+    state = reading.facts["cluster"]
+    actions = [found["action"] for each, found in control_plane_facts(cluster) if each == reading]
+    left = actions == [init_decision.FINISHED] if actions else reading.finished
+    if left and state.get("damaged"):
+        yield reading.problem(
+            "kubeadm_files_damaged",
+            f"Files of kubeadm are empty, cut off or missing, as after a power failure: {listing(state['damaged'])}",
+            "/etc/kubernetes, /var/lib/kubelet",
+            "The node is running, but can't start again with these files",
+            _repair(state, reading.settings["node_name"]),
+        )
+
+
+def _repair(state: Facts, node: Any) -> str:
+    if state["role"] == "control_plane":
+        return init_decision.repair(state["damaged"])
+    if KUBELET_CONF in state["damaged"] and not state["ca_hashes"]:
+        return RESTORE_CA
+    return (
+        f"Run `kubectl drain --ignore-daemonsets {node}`, then `systemctl stop kubelet` on the host, and run this "
+        "again: the host joins its cluster again"
+    )
+
+
+def _upstream(version_of_package: str) -> str:
+    """Return the upstream version of a package version: 1.36.4 for 1.36.4-1.1."""
+    return re.sub(r"\A[0-9]+:|[-+~].*", "", version_of_package)
+
+
+def _socket(endpoint: str) -> str:
+    return re.sub(r"\A(?:unix:)?/*(?:var/)?run/", "/run/", endpoint)
+
+
+RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime, damaged_files)
