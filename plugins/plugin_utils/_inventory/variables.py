@@ -21,12 +21,14 @@ from ansible.module_utils.errors import UnsupportedError
 from jinja2 import UndefinedError
 
 from ...module_utils._problem import Problem
-from . import cluster, files, references, renamed, rules, storage
+from . import cluster, cluster_values, component_values, files, references, related_values, renamed, storage
 from . import hosts as members
 from .references import plain as _plain
 
 Specification = Mapping[str, Mapping[str, Any]]
 
+# Variable -> check of its value.
+VALUES = {**cluster_values.VALUES, **component_values.VALUES}
 _ROLES = Path(__file__).resolve().parents[3] / "roles"
 _MARKUP = re.compile(r"\b[COV]\(([^)]*)\)")
 _WHOLE = re.compile(r"[-+]?[0-9]+")
@@ -100,7 +102,7 @@ def find(
                 f"Name a file outside of {directory}, or leave the variable out",
                 host,
             )
-    for names, rule in rules.HOST:
+    for names, rule in related_values.HOST:
         values = _values(names, variables, known)
         if len(values) == len(names):
             yield from rule(host, values)
@@ -129,7 +131,7 @@ def across(
     if groups is not None and first is not None:
         named = known_values(cluster.GROUPS, first)
         yield from cluster.members([str(named.get(name, known[name]["default"])) for name in cluster.GROUPS], groups)
-    for names, rule in (*cluster.RULES, *rules.CLUSTER):
+    for names, rule in (*cluster.RULES, *related_values.CLUSTER):
         values = {host: _values(names, variables, known) for host, variables in hosts.items()}
         if all(len(found) == len(names) for found in values.values()):
             yield from rule(values)
@@ -267,7 +269,7 @@ def _wrong(name: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
         if not errors:
             forms = list(_wrong_form(name, value, option))
             yield from forms
-            rule = rules.VALUES.get(renamed.new_name(name), lambda _value: ())
+            rule = VALUES.get(renamed.new_name(name), lambda _value: ())
             yield from (f"{name}: {problem}" for problem in ([] if forms else rule(_plain(value))))
 
 

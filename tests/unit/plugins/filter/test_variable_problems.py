@@ -14,8 +14,8 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.variables import FilterModule
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster, files, rules
-from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import specification
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory import cluster, files
+from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._inventory.variables import VALUES, specification
 from jinja2 import StrictUndefined
 
 find = FilterModule().filters()["variable_problems"]
@@ -375,7 +375,7 @@ ANY_NAME = [name for name in files.WRITTEN if name != "report_junit"]
 
 
 def test_rules_refer_to_existing_variables() -> None:
-    assert rules.VALUES.keys() <= specification().keys()
+    assert VALUES.keys() <= specification().keys()
 
 
 KUBECONFIG = {"kind": "Config", "users": [{"name": "kubernetes-admin", "user": {}}]}
