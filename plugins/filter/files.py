@@ -14,6 +14,7 @@ from ansible.errors import AnsibleFilterError
 from ..module_utils._basic_auth import basic
 from ..plugin_utils._containerd.registries import credential_problems, mirror_problems
 from ..plugin_utils._filter_errors import filter_errors
+from ..plugin_utils._nodes.document import read_document
 from ..plugin_utils._resolver import resolv_conf
 from ..plugin_utils._shutdown import shutdown_periods
 from .containerd import to_toml
@@ -108,8 +109,8 @@ def kubelet_settings(
     """
     found, cluster = shared or {}, host["cluster"]
     path = resolv_conf(host["resolver"], resolv_conf_wanted, found.get("resolvConf"), bool(cluster["finished"]))
-    present = cluster.get("shutdown_periods") if cluster["finished"] else None
-    periods = shutdown_periods((shutdown, shutdown_critical), found, arguments or {}, present)
+    own = read_document(cluster.get("kubelet_configuration")) if cluster["finished"] else {}
+    periods = shutdown_periods((shutdown, shutdown_critical), found, arguments or {}, own)
     return {"resolvConf": path, **(periods if host["gpus"] else {})}
 
 

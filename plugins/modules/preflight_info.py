@@ -535,8 +535,8 @@ cluster:
     interrupted. C(ca) contains the certificates of its CAs, C(endpoint) is the address of its API for all nodes, and
     C(name) and C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are
     files without which the host can't start, and that are empty, cut off or missing, as after a power failure;
-    C(finished) is false then, unless the kubelet runs. C(shutdown_periods) are those of the kubelet's configuration
-    that are not 0.
+    C(finished) is false then, unless the kubelet runs. C(kubelet_configuration) is the text of the kubelet's
+    configuration file, empty if it contains bytes that can't be returned, or is longer than 64 KiB.
   returned: always
   type: dict
   sample:
@@ -554,7 +554,7 @@ cluster:
     api_name: api.lab.internal
     node_name: cp1
     container_runtime: unix:///var/run/containerd/containerd.sock
-    shutdown_periods: {shutdownGracePeriod: 2m0s, shutdownGracePeriodCriticalPods: 20s}
+    kubelet_configuration: "apiVersion: kubelet.config.k8s.io/v1beta1..."
 hosts_file:
   description: >-
     What concerns the name of the API in C(/etc/hosts) - the C(name) that was asked for (O(api_name)), the C(names) in

@@ -16,19 +16,21 @@ _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 
 
 def shutdown_periods(
-    wanted: tuple[int, int], shared: Mapping[str, Any], arguments: Mapping[str, Any], present: Mapping[str, str] | None
+    wanted: tuple[int, int], shared: Mapping[str, Any], arguments: Mapping[str, Any], own: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the periods for a host: all of them, or none.
 
     ``wanted`` are those of NAMES in seconds. A field that is set for all nodes (``shared``, of KubeletConfiguration) or
-    was changed on this node (``present``, the periods of a kubelet that was set up before) remains in effect. The
-    kubelet does not start with periods if the feature is disabled in ``shared`` or by its ``arguments``.
+    was changed on this node (``own``, of a kubelet that was set up before) remains in effect. The kubelet does not
+    start with periods if the feature is disabled in ``shared`` or by its ``arguments``.
     """
     fields = {name: f"{seconds}s" for name, seconds in zip(NAMES, wanted)}
     others = any(name.startswith(NAMES[0]) for name in shared)
     if not wanted[0] or others or not _is_enabled(shared, arguments):
         return {}
-    # Equal periods come from this role, when the host joined.
+    # kubeadm writes 0s for a period that is not set. Equal periods come from this role, when the host joined.
+    there = {str(name): str(value) for name, value in own.items()}
+    present = {name: value for name, value in there.items() if name.startswith(NAMES[0]) and value != "0s"}
     changed = present and (
         set(present) - set(NAMES) or any(_seconds(present.get(name, "0s")) != _seconds(fields[name]) for name in NAMES)
     )

@@ -28,7 +28,6 @@ _RUNTIME = (
     ("/var/lib/kubelet/kubeadm-flags.env", r"--container-runtime-endpoint=([^\s\"']+)"),
     ("/var/lib/kubelet/config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
 )
-_SHUTDOWN_PERIOD = re.compile(r"^(shutdownGracePeriod\w*):[ \t]*[\"']?([^\s\"'#]*)", re.MULTILINE)
 _LARGEST_KUBELET = 64 * 1024
 _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
 
@@ -37,10 +36,9 @@ def membership(root: str) -> dict[str, Any]:
     """Return the host's cluster and kubeadm's progress; unknown texts are empty.
 
     ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca`` is
-    the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``shutdown_periods`` are those of the
-    kubelet's configuration, without the 0s that kubeadm adds. ``damaged`` are files without which the host can't start,
-    and that are empty, cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted
-    kubeadm.
+    the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``kubelet_configuration`` is the text
+    of its file, which is changed and written back. ``damaged`` are files without which the host can't start, and that
+    are empty, cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
@@ -70,13 +68,12 @@ def membership(root: str) -> dict[str, Any]:
         **recorded_names(text_or_nothing(root, RECORD)),
         "node_name": node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
-        "shutdown_periods": _shutdown_periods(root),
         "kubelet_configuration": _kubelet_configuration(root),
     }
 
 
 def _kubelet_configuration(root: str) -> str:
-    """Return the text, which is changed and written back: empty if it could not be returned as it is."""
+    """Return the text, empty if it could not be returned as it is."""
     text = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
     return text if len(text) <= _LARGEST_KUBELET and printable(text) == text else ""
 
@@ -96,11 +93,6 @@ def _container_runtime(root: str) -> str:
         if found:
             return found[1]
     return ""
-
-
-def _shutdown_periods(root: str) -> dict[str, str]:
-    found = _SHUTDOWN_PERIOD.findall(text_or_nothing(root, "/var/lib/kubelet/config.yaml"))
-    return {name: value for name, value in found if value != "0s"}
 
 
 def _certificates(pem: str) -> list[bytes]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.gpulab.kubernetes.plugins.filter.files import FilterModule
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._resolver import usable
@@ -82,12 +83,15 @@ def test_shutdown_periods_are_set_on_hosts_with_gpus(
         ({"shutdownGracePeriod": "30m", "shutdownGracePeriodCriticalPods": "20s"}, {}),
         ({"shutdownGracePeriod": "2m0s"}, {}),
         ({"shutdownGracePeriod": "1.5h", "shutdownGracePeriodCriticalPods": "20s"}, {}),
-        ({"shutdownGracePeriodByPodPriority": ""}, {}),
+        ({"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 9}]}, {}),
+        # As kubeadm writes a kubelet without periods.
+        ({"shutdownGracePeriod": "0s", "shutdownGracePeriodCriticalPods": "0s"}, PERIODS),
     ],
 )
-def test_periods_that_were_changed_on_a_node_remain(present: dict[str, str], periods: dict[str, str]) -> None:
+def test_periods_that_were_changed_on_a_node_remain(present: dict[str, Any], periods: dict[str, str]) -> None:
     resolver = {"systemd_resolved": False, "kubelet": None}
-    cluster = {"finished": True, "shutdown_periods": present}
+    configuration = yaml.safe_dump({"kind": "KubeletConfiguration", 1: "x", **present})
+    cluster = {"finished": True, "kubelet_configuration": configuration}
     host = {"resolver": resolver, "cluster": cluster, "gpus": [{"address": "1"}]}
     found = choose(host, "", 120, 20)
     assert found.pop("resolvConf") and found == periods
