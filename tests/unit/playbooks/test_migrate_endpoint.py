@@ -134,6 +134,7 @@ def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(st
     ("module", "host", "word", "state", "parts"),
     [
         ("kubeadm_control_plane", "cp1", "", "failed", {"check"}),
+        ("kubeadm_control_plane", "cp1", "", "unreachable", {"check"}),
         # The other host of the play has not failed.
         ("hosts_file", "gpu1", "", "failed", {"check"}),
         ("hosts_file", "gpu1", "", "unreachable", {"check"}),
