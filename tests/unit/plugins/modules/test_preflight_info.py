@@ -817,6 +817,9 @@ def test_nvswitch_packages_are_only_required_with_nvswitches(
     assert read(repositories=[question])["repositories"][0]["missing"] == {"nvidia-fabricmanager": "1"}
 
 
+JOINED = {"etc/kubernetes/kubelet.conf": KUBECONFIG, "var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"}
+
+
 @pytest.mark.parametrize(
     ("files", "answer", "found"),
     [
@@ -827,11 +830,7 @@ def test_nvswitch_packages_are_only_required_with_nvswitches(
         ({"etc/cloud/templates/hosts.debian.tmpl": ""}, "exit 2", {"has_template": True}),
         ({"proc/self/mountinfo": "36 25 8:1 /hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"}, "exit 2", {"is_mount": True}),
         # A host that is part of a cluster does not wait for DNS.
-        (
-            {"etc/kubernetes/kubelet.conf": KUBECONFIG, "var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\n"},
-            "echo '192.0.2.7 STREAM'",
-            {},
-        ),
+        (JOINED, "echo '192.0.2.7 STREAM'", {}),
     ],
 )
 def test_where_the_name_of_the_api_leads_is_returned(
@@ -843,7 +842,7 @@ def test_where_the_name_of_the_api_leads_is_returned(
     bare = {"name": "api.lab.internal", "names": [], "elsewhere": [], "is_mount": False}
     bare |= {"rewritten": False, "has_template": False}
     assert read(api_name="api.lab.internal")["hosts_file"] == {**bare, **found}
-    if "etc/kubernetes/kubelet.conf" in files:
+    if files == JOINED:
         migrating = read(api_name="api.lab.internal", migrates_endpoint=True)
         assert migrating["hosts_file"]["elsewhere"] == ["192.0.2.7"]
 
