@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from site_trace import trace
 from stubbed_site import Site
-from test_site_trace import Story, finished
+from test_site_trace import KUBECONFIG, Story, finished
 
 PLAYBOOK = "- name: Change the endpoint\n  ansible.builtin.import_playbook: gpulab.kubernetes.migrate_endpoint\n"
 CONFIGURATION = "controlPlaneEndpoint: 192.168.7.11:6443\nkind: ClusterConfiguration\nnetworking: {}\n"
@@ -96,6 +97,13 @@ def test_steps_are_listed_in_order_and_nothing_changes(story: Story) -> None:
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
     records = [json.loads(file["content"]) for file in files if file["path"] == "/var/lib/gpulab/cluster.json"]
     assert records == [{"name": "lab", "api_name": NAME}] * 2
+
+
+def test_kubeconfig_that_got_the_name_in_this_run_is_kept(story: Story) -> None:
+    kubeconfig = KUBECONFIG.replace("192.168.7.11", NAME)
+    story.settings["__cluster_api_file"] = {"content": base64.b64encode(kubeconfig.encode()).decode()}
+    status, output = story.play(PLAYBOOK, story.settings, "--check")
+    assert status == 0, output
 
 
 @pytest.mark.parametrize(
