@@ -83,7 +83,7 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
     if data is None:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
-            sync_directory(path.parent)
+            sync_path(path.parent)
         return
     make_directory(path.parent)
     # If the process is killed, apt, systemd and others ignore the file because of its leading dot.
@@ -101,7 +101,7 @@ def put_file(path: Path, data: bytes | None, mode: int = 0o644, owner: tuple[int
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         Path(temporary).replace(path)
-        sync_directory(path.parent)
+        sync_path(path.parent)
     except BaseException as error:
         if isinstance(error, OSError):
             error.filename = str(path)
@@ -131,11 +131,11 @@ def make_directory(path: Path, mode: int = 0o755) -> None:
     path.mkdir(exist_ok=True)
     # mkdir applies the umask, which is often 077 for root.
     path.chmod(mode)
-    sync_directory(path.parent)
+    sync_path(path.parent)
 
 
-def sync_directory(path: Path) -> None:
-    """Flush a directory, so that changed names of files in it survive a power failure."""
+def sync_path(path: Path) -> None:
+    """Flush a file, or a directory with the names of its files, so that they survive a power failure."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -183,8 +183,8 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
             make_directory(target.parent, 0o700)
             # On another file system, this is a copy that must exist before the original is removed.
             shutil.move(str(path), str(target), copy_function=_copy)
-            sync_directory(target.parent)
-            sync_directory(path.parent)
+            sync_path(target.parent)
+            sync_path(path.parent)
         except OSError as error:
             raise DomainError(f"Error while moving {path} aside to {target}: {error.strerror or error}") from error
         moved.append(str(target))
@@ -193,12 +193,8 @@ def move_aside(paths: Iterable[Path], root: str, into: Path) -> list[str]:
 
 def _copy(source: str, target: str) -> None:
     shutil.copy2(source, target)
-    handle = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-    sync_directory(Path(target).parent)
+    sync_path(Path(target))
+    sync_path(Path(target).parent)
 
 
 def moved_aside(root: str) -> list[str]:

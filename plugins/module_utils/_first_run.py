@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ._errors import DomainError
-from ._files import BACKUP, locked, make_directory, put_file, read_file, sync_directory, under
+from ._files import BACKUP, locked, make_directory, put_file, read_file, sync_path, under
 from ._words import listing, written
 
 VERSION = "0.3.0-dev0"
@@ -202,7 +202,7 @@ class FirstRun:
             if target:
                 make_directory(copy.parent)
                 copy.symlink_to(target)
-                sync_directory(copy.parent)
+                sync_path(copy.parent)
             else:
                 put_file(copy, data, mode, (state.st_uid, state.st_gid))
         digest = hashlib.sha256(data).hexdigest()

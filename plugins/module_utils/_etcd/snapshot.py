@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from .._errors import DomainError
-from .._files import locked, make_directory, sync_directory
+from .._files import locked, make_directory, sync_path
 from .client import Etcd
 from .members import Snapshot, read_snapshot
 
@@ -67,7 +67,7 @@ def _save(etcd: Etcd, etcdutl: str, path: Path, timeout: float) -> Snapshot:
             os.fchmod(file.fileno(), 0o600)
             os.fsync(file.fileno())
         work.replace(path)
-        sync_directory(path.parent)
+        sync_path(path.parent)
     finally:
         for left in (work, Path(f"{name}.part")):
             with contextlib.suppress(FileNotFoundError):

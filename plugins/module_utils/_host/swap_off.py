@@ -14,7 +14,7 @@ from typing import Any
 
 from .._command import Result, Runner
 from .._errors import DomainError
-from .._files import BACKUP, difference, make_directory, printable, read_text, sync_directory, under, write_text
+from .._files import BACKUP, difference, make_directory, printable, read_text, sync_path, under, write_text
 from .._first_run import FirstRun
 from . import swap_state as swap
 from .swap_origins import MASKS, WAAGENT, blamed, origins, units_to_mask
@@ -198,7 +198,7 @@ class SwapOff:
                     path.rename(kept)
                 self._masked.append((path, kept))
                 path.symlink_to(os.devnull)
-                sync_directory(directory)
+                sync_path(directory)
             except OSError as error:
                 raise DomainError(f"Error while masking {unit}: {error.strerror}") from error
 

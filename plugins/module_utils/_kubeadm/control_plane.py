@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError, reported
-from .._files import put_file, read_text, sync_directory, under
+from .._files import put_file, read_text, under
 from .._words import abridged, listing
 from . import cluster_settings, leaves
 from .differences import Differences, Plan, manifest_of
 from .etcd_gate import EtcdGate
-from .manifests import COMPONENTS, ETCD, compare, image, probe, settings
+from .manifests import API_SERVER, COMPONENTS, ETCD, compare, image, probe, settings
 from .run import Kubeadm
 from .static_pods import StaticPods, UnhealthyError
 from .undo import CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
@@ -150,8 +150,8 @@ class ControlPlane:
 
     def _affected(self, plan: Plan) -> list[str]:
         there = [name for name in COMPONENTS if self._path(manifest_of(name)).exists()]
-        serving = ["kube-apiserver"] if plan.serving else []
-        return [name for name in there if plan.renewed or name in plan.manifests or name in serving]
+        changed = {*plan.manifests, *([API_SERVER] if plan.serving else [])}
+        return [name for name in there if plan.renewed or name in changed]
 
     def _ask_etcd(self, plan: Plan) -> None:
         """Raise DomainError if etcd forbids the change. A preview asks only if etcdctl is installed."""
@@ -205,8 +205,7 @@ class ControlPlane:
             self._undo.put_back()
             leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._undo.settings))
         for name, data in plan.serving.items():
-            path = self._path(name)
-            _write(path, data, 0o600 if name.endswith(".key") else 0o644)
+            _write(self._path(name), data, 0o600 if name.endswith(".key") else 0o644)
 
     def _settle(self, component: str, plan: Plan, gated: bool) -> None:
         """Make a component run with its files, and wait until it is healthy."""
@@ -214,8 +213,7 @@ class ControlPlane:
         files = [self._path(name) for name in names]
         text = plan.manifests.get(component)
         if text is not None:
-            path = self._path(manifest_of(component))
-            _write(path, text.encode(), 0o600)
+            _write(self._path(manifest_of(component)), text.encode(), 0o600)
         elif names and self._pods.is_stale(component, files):
             self._pods.restart(component)
         if names and gated:
@@ -291,4 +289,3 @@ def _write(path: Path, data: bytes, mode: int) -> None:
     path = path.resolve()
     state = path.stat() if path.exists() else None
     put_file(path, data, mode, (state.st_uid, state.st_gid) if state else None)
-    sync_directory(path.parent)

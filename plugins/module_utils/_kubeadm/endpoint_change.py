@@ -18,7 +18,7 @@ from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
-from .._files import difference, read_text, sync_directory, under, write_text
+from .._files import difference, read_text, under, write_text
 from .._json import as_mapping, as_text
 from .._systemd import Restarts, Systemd
 from .endpoint_cluster import ClusterEndpoint
@@ -26,6 +26,7 @@ from .endpoint_text import with_endpoint
 from .kubeconfig import read_kubeconfig
 from .membership import membership
 from .probe import Api, ApiRefusedError, ApiSilentError
+from .text import instant
 
 CHECK, KUBELET, KUBECONFIGS, CLUSTER = "check", "kubelet", "kubeconfigs", "cluster"
 _ETC = "/etc/kubernetes"
@@ -94,7 +95,6 @@ class EndpointChange:
                 with contextlib.suppress(DomainError):
                     self._restarts.note(unit.name)
                 write_text(file.path, file.before)
-                sync_directory(file.path.parent)
                 self._systemd.do("restart", unit.name)
                 raise DomainError(f"{error}\nThe former endpoint was put back, and the kubelet restarted.") from error
             raise
@@ -129,7 +129,6 @@ class EndpointChange:
         if restarts:
             self._restarts.note(restarts)
         write_text(file.path, file.after)
-        sync_directory(file.path.parent)
 
     def _await_api(self, text: str, path: Path) -> None:
         """Wait until the new endpoint answers these credentials. Raise DomainError."""
@@ -154,16 +153,17 @@ class EndpointChange:
             try:
                 api = Api(read_kubeconfig(text), self._module.tmpdir, self._root)
                 spec = as_mapping(as_mapping(api.get(_LEASE.format(node)).body).get("spec"))
-                said = f"it renewed the lease of its node {node} last at {as_text(spec.get('renewTime')) or 'no time'}"
-                if _is_since(as_text(spec.get("renewTime")), since):
+                renewed = as_text(spec.get("renewTime"))
+                reason = f"it renewed the lease of its node {node} last at {renewed or 'no time'}"
+                if _is_since(renewed, since):
                     return
             except (ApiSilentError, ApiRefusedError) as error:
-                said = str(error)
+                reason = str(error)
             if time.monotonic() >= deadline:
                 break
             time.sleep(_PAUSE_S)
         raise DomainError(
-            f"Error while restarting the kubelet with its new endpoint: {said}. See journalctl -u kubelet, and run "
+            f"Error while restarting the kubelet with its new endpoint: {reason}. See journalctl -u kubelet, and run "
             f"this again.{self._systemd.journal('kubelet')}"
         )
 
@@ -185,7 +185,6 @@ class EndpointChange:
 
 def _is_since(text: str, since: datetime) -> bool:
     try:
-        found = datetime.strptime(text[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+        return instant(text) >= since.replace(microsecond=0)
     except ValueError:
         return False
-    return found >= since.replace(microsecond=0)

@@ -19,15 +19,16 @@ from typing import Any
 
 from .._command import CommandError, Runner
 from .._errors import DomainError
-from .._files import put_file, read_text, sync_directory, under
+from .._files import put_file, read_text, sync_path, under
+from .damage import KUBELET_CERTIFICATE as _CURRENT
+from .damage import KUBELET_CONF as _CONFIG
 from .kubeconfig import KubeconfigError, read_kubeconfig
 from .leaves import check_authorities, check_clock, documents, node_configuration
 from .membership import node_name
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, expires
 
-_CURRENT = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-_CONFIG, _BOOTSTRAP = "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/bootstrap-kubelet.conf"
+_BOOTSTRAP = "/etc/kubernetes/bootstrap-kubelet.conf"
 _CA_KEY = "/etc/kubernetes/pki/ca.key"
 _GROUP = "system:nodes"
 _USER = "bootstrap"
@@ -119,7 +120,7 @@ class KubeletCertificate:
         link.unlink(missing_ok=True)
         link.symlink_to(path)
         link.replace(self._current)
-        sync_directory(self._current.parent)
+        sync_path(self._current.parent)
 
     def _bootstrap_config(self, config: str) -> str:
         """Return a kubeconfig with the token for the server and the CA of the kubelet's own."""

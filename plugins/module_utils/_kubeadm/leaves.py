@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import ssl
 import tempfile
 import time
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import put_file, read_file, read_text, sync_directory, under
+from .._files import put_file, read_file, read_text, sync_path, under
 from .._json import as_mapping
 from .._words import listing
 from .kubeconfig import read_kubeconfig
@@ -162,7 +161,9 @@ def renew(kubeadm: Kubeadm, root: str, config: str, names: Iterable[str] = ("all
     """Renew certificates in place, and sync them. ``names`` are kubeadm's."""
     for name in names:
         kubeadm.phase(["certs", "renew", name], config, "renewing the certificates")
-    flush(under(root, name) for name in renewed_files(root))
+    written = [under(root, name) for name in renewed_files(root)]
+    for path in dict.fromkeys([*written, *(path.parent for path in written)]):
+        sync_path(path)
 
 
 def compare_names(present: Collection[str], wanted: Collection[str], recorded: Collection[str] | None) -> Names:
@@ -251,17 +252,3 @@ def scratch(root: str) -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=parent, prefix="control-plane-") as directory:
         yield Path(directory)
-
-
-def flush(paths: Iterable[Path]) -> None:
-    """Sync files that another program has written, and their directories."""
-    directories = set()
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        directories.add(path.parent)
-    for directory in directories:
-        sync_directory(directory)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import put_file, read_file, read_text, sync_directory, under
+from .._files import make_directory, put_file, read_file, read_text, sync_path, under
 
 DIRECTORY = "/var/lib/gpulab/control-plane"
 _RECORD, _FILES = "change.json", "before"
@@ -90,10 +90,9 @@ class Undo:
             data = read_file(source)
             self._modes[name] = None if data is None else stat.S_IMODE(source.stat().st_mode)
             if data is not None:
-                copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_directory(self._directory, 0o700)
                 state = source.stat()
                 put_file(copy, data, 0o600, (state.st_uid, state.st_gid))
-                _sync(copy, self._directory)
         self.kind, self.settings = kind, dict(settings or {})
         self._write(CHANGING)
 
@@ -118,7 +117,6 @@ class Undo:
                 path = path.resolve()
                 put_file(path, data, mode or 0o600, self._owner(name))
                 restored.append(name)
-                sync_directory(path.parent)
         return restored
 
     def end(self) -> None:
@@ -126,7 +124,7 @@ class Undo:
         self.state, self._modes, self.settings = NONE, {}, {}
         self._record.unlink(missing_ok=True)
         if self._directory.is_dir():
-            sync_directory(self._directory)
+            sync_path(self._directory)
         shutil.rmtree(self._directory / _FILES, ignore_errors=True)
 
     @property
@@ -151,18 +149,9 @@ class Undo:
         self.state = state
         record = {"schema": 1, "state": state, "kind": self.kind, "since": self.since}
         record.update(files=self._modes, settings=self.settings)
-        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_directory(self._directory, 0o700)
         put_file(self._record, json.dumps(record).encode(), 0o600)
-        _sync(self._record, self._directory.parent)
 
 
 def _is_ours(name: str) -> bool:
     return name.startswith("/etc/kubernetes/") and ".." not in name.split("/")
-
-
-def _sync(path: Path, top: Path) -> None:
-    """Sync the directories of a new file, up to ``top``."""
-    for parent in path.parents:
-        sync_directory(parent)
-        if parent == top:
-            return

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from ...module_utils._files import sync_path
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .._inventory.files import writable
@@ -70,19 +71,11 @@ def _link(sources: list[Path], targets: list[Path]) -> None:
             os.link(source, target)
             linked.append(target)
         for folder in {target.parent for target in targets}:
-            _sync(folder)
+            sync_path(folder)
     except BaseException:
         for target in linked:
             target.unlink(missing_ok=True)
         raise
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @contextlib.contextmanager

@@ -270,7 +270,7 @@ def test_the_copy_survives_a_power_cut_if_its_entry_does(host: Host, monkeypatch
 
     monkeypatch.setattr(_first_run, "put_file", written)
     for module in (_first_run, _files):
-        monkeypatch.setattr(module, "sync_directory", synced)
+        monkeypatch.setattr(module, "sync_path", synced)
     host.keep("/etc/a/x")
     parents = ["sync .", "sync files", "sync files/etc"]
     assert done == [*parents, "sync files/etc/a", "files/etc/a/x", "sync .", RECORD]
