@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._cluster import dra
+from .._json import as_mapping
 from . import init_decision, undo
 from .init_evidence import gather, servers
 from .probe import Api, ApiRefusedError, ApiSilentError
@@ -31,17 +32,16 @@ def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     """Return the decision of kubeadm_init and the settings that the API returns.
 
     The decision is ``action``, ``reason``, ``advice`` and ``api``; ``interrupted`` says whether a change of this
-    control plane was. ``patience`` is how long to wait for an expected API
-    server, in seconds.
+    control plane was. ``patience`` is how long to wait for an expected API server, in seconds.
     """
     found = gather(module, root, patience)
     verdict = init_decision.decide(found)
-    told = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "gpus_twice": {}, "error": ""}
+    settings = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "gpus_twice": {}, "error": ""}
     interrupted = undo.is_interrupted(root)
     if verdict.action == init_decision.FINISHED:
-        told |= _told(module, root)
+        settings |= _settings(module, root)
     decision = {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api}
-    return {**decision, "interrupted": interrupted, **told}
+    return {**decision, "interrupted": interrupted, **settings}
 
 
 def configuration(module: Any, root: str) -> Mapping[str, Any]:
@@ -55,7 +55,7 @@ def configuration(module: Any, root: str) -> Mapping[str, Any]:
     return {}
 
 
-def _told(module: Any, root: str) -> dict[str, Any]:
+def _settings(module: Any, root: str) -> dict[str, Any]:
     errors: dict[str, str] = {}
     for api in servers(module, root, errors):
         try:
@@ -67,8 +67,9 @@ def _told(module: Any, root: str) -> dict[str, Any]:
 
 def _questions(api: Api) -> dict[str, Any]:
     version = api.get("/version").body
-    daemonsets = [_metadata(item) for item in api.get(_DAEMONSETS).items()]
-    ours = any(_labels(one).get("app") == _PLUGIN and _OURS in _labels(one) for one in daemonsets)
+    daemonsets = [as_mapping(as_mapping(item).get("metadata")) for item in api.get(_DAEMONSETS).items()]
+    labels = [as_mapping(one.get("labels")) for one in daemonsets]
+    ours = any(each.get("app") == _PLUGIN and _OURS in each for each in labels)
     managers = {"device_plugin": ours, "gpu_operator": bool(api.get(_POLICIES).items())}
     return {
         "gpus_twice": _gpus_twice(api),
@@ -88,16 +89,5 @@ def _gpus_twice(api: Api) -> dict[str, Any]:
 
 def _text(api: Api, namespace: str, name: str, key: str) -> list[str]:
     body = api.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}").body
-    data = body.get("data") if isinstance(body, dict) else None
-    text = data.get(key) if isinstance(data, dict) else None
+    text = as_mapping(as_mapping(body).get("data")).get(key)
     return [text] if isinstance(text, str) else []
-
-
-def _metadata(item: Any) -> dict[str, Any]:
-    found = item.get("metadata") if isinstance(item, dict) else None
-    return found if isinstance(found, dict) else {}
-
-
-def _labels(metadata: dict[str, Any]) -> dict[str, Any]:
-    found = metadata.get("labels")
-    return found if isinstance(found, dict) else {}

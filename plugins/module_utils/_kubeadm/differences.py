@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
@@ -129,10 +128,7 @@ class Differences:
 
     def _present(self, name: str) -> str | None:
         original = self._undo.original(name)
-        return read_text(self._path(name)) if original is None else original
-
-    def _path(self, name: str) -> Path:
-        return under(self._root, name)
+        return read_text(under(self._root, name)) if original is None else original
 
 
 def manifest_of(component: str) -> str:

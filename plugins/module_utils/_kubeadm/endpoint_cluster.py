@@ -13,10 +13,11 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import difference
-from .._json import as_mapping, as_text
+from .._json import as_mapping, as_mappings, as_text
 from .._words import listing
 from .endpoint_text import with_endpoint
 from .probe import Answer, Api, ApiConflictError, ApiRefusedError, ApiSilentError
+from .run import EXCEPTIONS, PROXIES
 
 _MAPS = "/api/v1/namespaces/{}/configmaps/{}"
 _PROXY = ("kube-system", "kube-proxy", "kubeconfig.conf")
@@ -24,9 +25,6 @@ _PROXY = ("kube-system", "kube-proxy", "kubeconfig.conf")
 _INFO = (("kube-public", "cluster-info", "kubeconfig"), ("kube-system", "kubeadm-config", "ClusterConfiguration"))
 _DAEMONSET = "/apis/apps/v1/namespaces/kube-system/daemonsets/kube-proxy"
 _ANNOTATION = "gpulab.io/api-endpoint"
-# The variables that Go's clients read.
-_PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
-_EXCEPTIONS = ("NO_PROXY", "no_proxy")
 _PAUSE_S = 1.0
 _ROLLOUT_S = 300.0
 _Edit = Callable[[Any], Any]
@@ -141,12 +139,12 @@ class ClusterEndpoint:
 def _exempt(environment: list[dict[str, Any]], host: str) -> None:
     """Let a container reach a host without a proxy. kubeadm init copies the proxy variables of its own environment."""
     given = {as_text(each.get("name")): each for each in environment}
-    proxies, exceptions = ([given[name] for name in names if name in given] for names in (_PROXIES, _EXCEPTIONS))
+    proxies, exceptions = ([given[name] for name in names if name in given] for names in (PROXIES, EXCEPTIONS))
     # A variable that is read from another object has valueFrom.
     if not any(each.get("value") or each.get("valueFrom") for each in proxies):
         return
     if not exceptions:
-        environment.append({"name": _EXCEPTIONS[0], "value": host})
+        environment.append({"name": EXCEPTIONS[0], "value": host})
     for variable in exceptions:
         value = as_text(variable.get("value"))
         if "valueFrom" not in variable and host not in value.replace(" ", "").split(","):
@@ -173,9 +171,8 @@ def nodes_problem(nodes: Sequence[Any], known: Sequence[str]) -> str:
 
 
 def _is_ready(node: Any) -> bool:
-    conditions = as_mapping(as_mapping(node).get("status")).get("conditions")
-    found = [as_mapping(each) for each in conditions] if isinstance(conditions, list) else []
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in found)
+    conditions = as_mappings(as_mapping(as_mapping(node).get("status")).get("conditions"))
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
 def await_rollout(read: Callable[[], Mapping[str, Any]], limit: float) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from .._command import Runner
-from .._errors import DomainError
 from .._files import read_text, under
+from .._systemd import is_active
 from . import init_decision as state
 from .damage import COMPONENTS, KUBELET_CERTIFICATE, damaged_admin_files, damaged_files, missing_files
 from .kubeconfig import Kubeconfig, KubeconfigError, read_kubeconfig
@@ -88,20 +88,13 @@ def _searched(data: Path | None) -> str:
 
 
 def _wait_for_api(module: Any, root: str, found: state.Evidence, patience: float) -> state.Evidence:
-    deadline = time.monotonic() + patience
+    deadline, runner = time.monotonic() + patience, Runner(module, timeout=30)
     while True:
         asked = _ask(module, root, found)
         settled = asked.api in (state.ALIVE, state.BARREN, state.UNASKED)
-        if settled or time.monotonic() >= deadline or not _kubelet_runs(module):
+        if settled or time.monotonic() >= deadline or not is_active(runner, "kubelet"):
             return asked
         time.sleep(2)
-
-
-def _kubelet_runs(module: Any) -> bool:
-    try:
-        return Runner(module, timeout=30).run(["systemctl", "is-active", "kubelet"]).rc == 0
-    except DomainError:
-        return False
 
 
 def _ask(module: Any, root: str, found: state.Evidence) -> state.Evidence:

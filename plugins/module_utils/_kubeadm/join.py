@@ -19,9 +19,10 @@ from . import join_decision as state
 from .damage import KUBELET_CERTIFICATE, KUBELET_CONF, damaged_files, kubelet_runs
 from .join_command import is_ca_hash
 from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
+from .membership import node_name
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .run import Kubeadm
-from .x509 import CertificateError, certificates, common_name, public_key_hash
+from .x509 import CertificateError, certificates, public_key_hash
 
 # Files that ``kubeadm join`` leaves if it is interrupted. The last two exist after that only if files are damaged.
 _LEFTOVERS = (
@@ -38,7 +39,6 @@ _CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key")
 # The CAs of the cluster that a join goes to, until the join is on the disk: a power failure may damage all other files
 # that show them.
 _RECORD = "/var/lib/gpulab/kubeadm-join.json"
-_USER = "system:node:"
 # A kubelet registers its node some time after it got its certificate.
 _REGISTRATION = 300.0
 # kubeadm does not let a host join while its node is Ready, as it still is for some time after a power failure.
@@ -212,11 +212,7 @@ class KubeadmJoin:
         text = config.client_certificate
         if text is None and config.client_certificate_file:
             text = read_text(under(self._root, config.client_certificate_file))
-        try:
-            name = common_name(certificates(text or "")[0])
-        except CertificateError:
-            return None
-        return name[len(_USER) :] if name and name.startswith(_USER) else None
+        return node_name(text or "") or None
 
     def _ask(self, found: state.Evidence) -> state.Evidence:
         if not found.node:

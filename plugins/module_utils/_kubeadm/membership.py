@@ -13,7 +13,7 @@ from typing import Any
 
 from .._files import printable, text_or_nothing, under
 from .._json import as_mapping, as_text
-from .damage import KUBELET_CERTIFICATE, damaged_files, kubelet_runs, necessary
+from .damage import KUBELET_CERTIFICATE, KUBELET_CONFIGURATION, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, endpoint, host_port, read_kubeconfig
 from .x509 import CertificateError, certificates, common_name, public_key_hash
 
@@ -29,7 +29,7 @@ _RUNTIME = (
     ("/var/lib/kubelet/config.yaml", r"^containerRuntimeEndpoint:[ \t]*[\"']?([^\s\"'#]+)"),
 )
 _LARGEST_KUBELET = 64 * 1024
-_TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", "/var/lib/kubelet/config.yaml")
+_TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", KUBELET_CONFIGURATION)
 
 
 def membership(root: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def membership(root: str) -> dict[str, Any]:
 
 def _kubelet_configuration(root: str) -> str:
     """Return the text, empty if it could not be returned as it is."""
-    text = text_or_nothing(root, "/var/lib/kubelet/config.yaml")
+    text = text_or_nothing(root, KUBELET_CONFIGURATION)
     return text if len(text) <= _LARGEST_KUBELET and printable(text) == text else ""
 
 

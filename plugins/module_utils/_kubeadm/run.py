@@ -32,6 +32,10 @@ _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("certs", "init", "join", "reset", "upgrade")
 
+# The variables that programs in Go read; they ignore the second exceptions if they have the first.
+PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
+EXCEPTIONS = ("NO_PROXY", "no_proxy")
+
 
 class Kubeadm:
     """Runs kubeadm. ``executable`` is a name or path, ``timeout`` limits each run in seconds."""
@@ -152,10 +156,9 @@ def without_proxy(environ: Mapping[str, str], names: Sequence[str]) -> dict[str,
     A host may have proxies in /etc/environment, which don't know names that lead to 127.0.0.1. kubeadm also copies the
     variables into the pods that it creates.
     """
-    if not names or not any(environ.get(key) for key in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")):
+    if not names or not any(environ.get(key) for key in PROXIES):
         return {}
-    # Programs in Go ignore the second if they have the first.
-    found = {key: environ[key] for key in ("NO_PROXY", "no_proxy") if environ.get(key)} or {"NO_PROXY": ""}
+    found = {key: environ[key] for key in EXCEPTIONS if environ.get(key)} or {EXCEPTIONS[0]: ""}
     listed = {key: value.split(",") if value else [] for key, value in found.items()}
     return {key: ",".join([*there, *(name for name in names if name not in there)]) for key, there in listed.items()}
 

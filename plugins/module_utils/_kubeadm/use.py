@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .._json import as_mapping
 from . import init_decision as state
 from .damage import COMPONENTS
 from .lease import NAME
@@ -155,8 +156,7 @@ def listed(api: Api, path: str, **query: str) -> list[Any]:
 
 
 def _place(item: Any) -> list[str]:
-    found = item.get("metadata") if isinstance(item, dict) else None
-    found = found if isinstance(found, dict) else {}
+    found = as_mapping(as_mapping(item).get("metadata"))
     return [str(found[name]) for name in ("namespace", "name") if found.get(name)]
 
 

@@ -109,11 +109,15 @@ def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes
 
 
 def _in_order(value: Any) -> list[str]:
-    """Return a setting for a comparison; extraArgs of an older version of the configuration are no list."""
+    """Return a setting for a comparison."""
+    return sorted(json.dumps(each, sort_keys=True, default=str) for each in _entries(value))
+
+
+def _entries(value: Any) -> Sequence[Any]:
+    """Return the entries of a list, or a single value; before v1beta4, extraArgs were a mapping."""
     if isinstance(value, Mapping):
-        value = [{"name": name, "value": inner} for name, inner in value.items()]
-    entries = value if isinstance(value, (list, tuple)) else [value]
-    return sorted(json.dumps(each, sort_keys=True, default=str) for each in entries)
+        return [{"name": name, "value": inner} for name, inner in value.items()]
+    return value if isinstance(value, (list, tuple)) else [value]
 
 
 def _limit(recorded: Mapping[str, Any], days: float) -> float:
@@ -146,11 +150,7 @@ def _shown(value: Any, path: str) -> str:
     """Return a setting as the user would write it, without secrets. Environment variables may contain any."""
     if value is None:
         return "(not set)"
-    if isinstance(value, Mapping):
-        # extraArgs of an older version of the configuration.
-        value = [{"name": name, "value": inner} for name, inner in value.items()]
-    entries = value if isinstance(value, (list, tuple)) else [value]
-    text = ", ".join(_entry(each, path.endswith("Envs")) for each in entries)
+    text = ", ".join(_entry(each, path.endswith("Envs")) for each in _entries(value))
     return (text if len(text) <= _LONGEST else text[:_LONGEST] + "...") or "(empty)"
 
 

@@ -4,7 +4,7 @@
 """Decide how settings of KubeletConfiguration reach the nodes and the configuration in the cluster. Pure.
 
 While the configuration in the cluster differs from the inventory, nodes whose own configuration differs are changed.
-The one in the cluster follows when all nodes have the settings. What somebody has edited on a node stays as long as the
+The one in the cluster follows when all nodes have the settings. What was edited on a node stays as long as the
 inventory and the cluster agree.
 """
 
@@ -19,7 +19,6 @@ from ...module_utils._mappings import merged
 from .._preflight.differences import differences
 from .document import read_document
 
-PATH = "/var/lib/kubelet/config.yaml"
 # Settings on which running pods, containerd or kubeadm rely, and the one that each host has for itself.
 _FIXED = frozenset(
     (
