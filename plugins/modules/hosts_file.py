@@ -10,7 +10,7 @@ module: hosts_file
 short_description: Keep names in a marked block of /etc/hosts
 version_added: 0.3.0
 description:
-  - Leads names to addresses in a block of C(/etc/hosts) that belongs to this collection. All other lines stay as they
+  - Maps names to addresses in a block of C(/etc/hosts) that belongs to this collection. All other lines stay as they
     are.
   - If cloud-init writes C(/etc/hosts) at each boot (C(manage_etc_hosts)), its template gets the same block.
 author:
@@ -29,7 +29,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Lead a name to this host
+- name: Let a name resolve to this host
   gpulab.kubernetes.hosts_file:
     names:
       api.lab.internal: 127.0.0.1

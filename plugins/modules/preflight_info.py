@@ -558,7 +558,7 @@ cluster:
 hosts_file:
   description: >-
     What concerns the name of the API in C(/etc/hosts) - the C(name) that was asked for (O(api_name)), the C(names) in
-    the block of M(gpulab.kubernetes.hosts_file), the other addresses to which this file or DNS leads the name
+    the block of M(gpulab.kubernetes.hosts_file), the other addresses that this file or DNS has for the name
     (C(elsewhere)), whether the file can't be replaced, because it is a mount (C(is_mount)), whether cloud-init writes
     it at each boot (C(rewritten)), and whether its template exists (C(has_template)).
   returned: always

@@ -27,8 +27,8 @@ NAME = "api.my.internal"
 LONGEST_GAP = 20
 # The first task of each step, at which the run is killed.
 STEPS = (
-    "gpulab.kubernetes.kubeadm : Give the certificate of the API server the name",
-    "gpulab.kubernetes.api_endpoint : Lead the name of the API to this host, and on a worker to the control planes",
+    "gpulab.kubernetes.kubeadm : Add the name to the certificate of the API server",
+    "gpulab.kubernetes.api_endpoint : Set up the name of the API, and HAProxy on a worker",
     "gpulab.kubernetes.api_endpoint : Change the endpoint",
     "Let the administrators' kubeconfigs use the name",
     "Let kube-proxy and later joins use the name",
@@ -92,7 +92,7 @@ def test_cluster_with_an_address_stays_as_it_is(site: Site) -> None:
 def test_steps_are_listed_and_nothing_changes(site: Site) -> None:
     before = site.worker.run(PARTS)
     run = site.guide.through("--check")
-    for words in (f"+{NAME}", f"{NAME} leads to 127.0.0.1", "kubelet.conf: https://", "ConfigMap kubeadm-config"):
+    for words in (f"+{NAME}", f"{NAME} resolves to 127.0.0.1", "kubelet.conf: https://", "ConfigMap kubeadm-config"):
         assert words in run.output, words
     assert site.worker.run(PARTS) == before
 

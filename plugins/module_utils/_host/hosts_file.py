@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Keep names in a marked block of /etc/hosts, and read what leads a name elsewhere.
+"""Keep names in a marked block of /etc/hosts, and read which other addresses a name has.
 
 Where cloud-init writes /etc/hosts at each boot, its template gets the same block: cloud-init's
 config/cc_update_etc_hosts.py, which for Debian and Ubuntu reads hosts.debian.tmpl.
@@ -36,7 +36,7 @@ class _Parts:
 
 
 def with_block(text: str, names: Mapping[str, str]) -> str:
-    """Return the text of a hosts file with a block that leads each name to its address; no names remove the block."""
+    """Return the text of a hosts file with a block that maps each name to its address; no names remove the block."""
     parts = _split(text)
     block = [_HEAD, *(f"{address} {name}" for name, address in names.items()), _END] if names else []
     if parts.block or not block:
@@ -50,7 +50,7 @@ def block_names(text: str) -> list[str]:
 
 
 def addresses(text: str, name: str) -> list[str]:
-    """Return the addresses to which lines outside the block lead a name."""
+    """Return the addresses that lines outside the block have for a name."""
     parts = _split(text)
     return [address for address, names in _entries([*parts.before, *parts.after]) if name in names]
 
@@ -112,7 +112,7 @@ def is_mount(root: str, path: str) -> bool:
 
 
 def read(runner: Runner, root: str, name: str, asks_dns: bool) -> dict[str, Any]:
-    """Return what preflight needs to know about the file, and to which other addresses the name leads.
+    """Return what preflight needs to know about the file, and to which other addresses the name resolves.
 
     DNS is asked only for a name that is not in the block.
     """

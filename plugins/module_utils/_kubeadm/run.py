@@ -153,8 +153,8 @@ class Kubeadm:
 def without_proxy(environ: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
     """Return the variables that let a program reach these names without a proxy, none if it uses no proxy.
 
-    A host may have proxies in /etc/environment, which don't know names that lead to 127.0.0.1. kubeadm also copies the
-    variables into the pods that it creates.
+    A host may have proxies in /etc/environment, which don't know names that resolve to 127.0.0.1. kubeadm also copies
+    the variables into the pods that it creates.
     """
     if not names or not any(environ.get(key) for key in PROXIES):
         return {}

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Decide which endpoint a cluster has: host and port of the API in its certificates and kubeconfigs. Pure.
 
-kubeadm can't change it later, so an existing cluster keeps what it has. A name of this collection leads to 127.0.0.1 on
-each node (role api_endpoint), and is unknown elsewhere. The control plane records it, and has it in its /etc/hosts.
+kubeadm can't change it later, so an existing cluster keeps what it has. A name of this collection resolves to 127.0.0.1
+on each node (role api_endpoint), and is unknown elsewhere. The control plane records it, and has it in its /etc/hosts.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def choose(
         "kind": found.kind,
         "server": found.server,
         "api_name": found.api_name,
-        # A migration that was interrupted has led some nodes to the name.
+        # An interrupted migration has set up the name on some nodes.
         "is_named": found.kind == NAME or (found.kind == ADDRESS and bool(known)),
         "name": label,
         "shown_name": shown,

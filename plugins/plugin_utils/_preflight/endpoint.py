@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Preflight's rules for the name of the API, which leads to 127.0.0.1 on each node of a cluster that has one."""
+"""Preflight's rules for the name of the API, which resolves to 127.0.0.1 on each node of a cluster that has one."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def name_elsewhere(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     if name and name == hosts["name"] and found:
         yield reading.problem(
             "api_name_elsewhere",
-            f"The name {name} leads to {listing(found)} on this host",
+            f"The name {name} resolves to {listing(found)} on this host",
             f"{_HOSTS}, DNS, cluster_api_name",
-            "This collection leads it to 127.0.0.1, where each node reaches an API server of the cluster",
+            "This collection maps it to 127.0.0.1, where each node reaches an API server of the cluster",
             "Set cluster_api_name to a name that does not exist yet, or remove the other entries; if they are those of "
             f"your load balancer, set cluster_api_endpoint to {name}:{_PORT}",
         )
@@ -52,7 +52,7 @@ def hosts_file(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
             "hosts_file_is_mount",
             f"{_HOSTS} is a mount of its own, as in many containers, and can't be replaced",
             _HOSTS,
-            f"This file leads {name} to an API server of the cluster",
+            f"This file maps {name} to 127.0.0.1, where the node reaches the API",
             f"Let the machine have a file of its own (such as podman run --no-hosts); {_OTHER}",
         )
     if found["rewritten"] and not found["has_template"]:
@@ -85,7 +85,7 @@ def names(cluster: Cluster) -> Iterator[Problem]:
 
 
 def api_server_address(cluster: Cluster) -> Iterator[Problem]:
-    """Check that the API server of a cluster that has a name also listens at 127.0.0.1, to which the name leads."""
+    """Check that the API server of a cluster that has a name also listens at 127.0.0.1, to which the name resolves."""
     recorded = [document(found, "ClusterConfiguration") for _reading, found in control_plane_facts(cluster)]
     for made in (cluster.settings["cluster_configuration"], *recorded):
         address = _bind_address(made)
@@ -94,7 +94,7 @@ def api_server_address(cluster: Cluster) -> Iterator[Problem]:
                 "api_server_address",
                 f"The API server listens only at {address}",
                 "apiServer.extraArgs (bind-address) in kubeadm_cluster_configuration or the cluster",
-                f"{cluster.settings['api_name']} leads to 127.0.0.1, on the control plane, too",
+                f"{cluster.settings['api_name']} resolves to 127.0.0.1 on the control plane, too",
                 "Remove bind-address, or set cluster_api_endpoint to the control plane's address",
             )
             return

@@ -30,11 +30,11 @@ Check that the endpoint can be changed
   cp1: kubeadm_endpoint (check) cp1, gpu1
   cp1: cluster_lease (check) held
 
-Let the certificates of the API servers have the name
+Add the name to the certificates of the API servers
   cp1: cluster_lease (check) held
   cp1: kubeadm_control_plane (check)
 
-Lead the name to an API server on each host
+Set up the name on each host
   cp1: cluster_lease (check) held
   cp1: host_state (check) hosts*
   gpu1: host_state (check) hosts*, packages*, distribution's service*, configuration*, service*
