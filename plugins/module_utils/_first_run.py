@@ -144,7 +144,7 @@ class FirstRun:
         return installed is not None and installed.before is None and (UNIT, unit) not in entries
 
     def keep_new_unit(self, unit: str) -> None:
-        """Record that a unit was absent. Called after the change, which a run that was killed before this repeats."""
+        """Record that a unit was absent. Call this after the change, which is repeated if this run is killed."""
         self._keep(UNIT, [unit], lambda _name: None)
 
     def _keep(self, kind: str, names: Collection[str], before: Callable[[str], Before | None]) -> set[str]:

@@ -194,7 +194,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._kubeadm.control_plane import ControlPlane
+from ..module_utils._kubeadm.control_plane import ALL, EXPIRED, KEEP, ControlPlane
 from ..module_utils._module import QuietModule, run
 
 
@@ -210,7 +210,7 @@ def main() -> None:
             "recorded": {"type": "dict"},
             "keep_names": {"type": "list", "elements": "str", "default": []},
             "compare": {"type": "bool", "default": True},
-            "certificates": {"type": "str", "choices": ["keep", "expired", "all"], "default": "keep"},
+            "certificates": {"type": "str", "choices": [KEEP, EXPIRED, ALL], "default": KEEP},
             "verify": {"type": "bool", "default": False},
             "restart": {"type": "bool", "default": True},
             "upload": {"type": "bool", "default": False},

@@ -41,8 +41,7 @@ class Etcd:
 
     def __init__(self, module: Any, options: Mapping[str, Any] | None = None) -> None:
         params = module.params if options is None else options
-        # etcdctl ends if an option is in its environment, too, even if it is empty there, which is all that
-        # run_command could do.
+        # etcdctl fails if an option is also in its environment, even an empty one. run_command can't remove variables.
         for name in [each for each in os.environ if each.startswith(("ETCDCTL_", "ETCDUTL_"))]:
             del os.environ[name]
         self.runner = Runner(module)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .._command import Runner
@@ -76,15 +76,10 @@ def _entries(lines: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
             yield address, names
 
 
-@dataclass
-class Outcome:
-    changed: list[str] = field(default_factory=list)
-    diff: list[dict[str, str]] = field(default_factory=list)
-
-
-def ensure(module: Any, root: str, names: Mapping[str, str]) -> Outcome:
-    """Write the block. Raise DomainError if /etc/hosts can't be replaced."""
-    outcome = Outcome()
+def ensure(module: Any, root: str, names: Mapping[str, str]) -> dict[str, Any]:
+    """Write the block, and return the module's result. Raise DomainError if /etc/hosts can't be replaced."""
+    changed: list[str] = []
+    diff: list[dict[str, str]] = []
     paths = [PATH, *[TEMPLATE] * (rewrites_hosts(root) and under(root, TEMPLATE).is_file())]
     for path in paths:
         file = under(root, path)
@@ -92,8 +87,8 @@ def ensure(module: Any, root: str, names: Mapping[str, str]) -> Outcome:
         after = with_block(before, names)
         if after == before:
             continue
-        outcome.changed.append(path)
-        outcome.diff.append(difference(file, before, after))
+        changed.append(path)
+        diff.append(difference(file, before, after))
         if path == PATH and is_mount(root, PATH):
             raise DomainError(
                 f"Error while writing {PATH}: it is a mount of its own, as in many containers, and can't be replaced. "
@@ -102,7 +97,7 @@ def ensure(module: Any, root: str, names: Mapping[str, str]) -> Outcome:
         if not module.check_mode:
             FirstRun(module, root).keep_files({path: file.resolve()})
             write_text(file, after)
-    return outcome
+    return {"changed": bool(changed), "files": changed, "diff": diff}
 
 
 def is_mount(root: str, path: str) -> bool:

@@ -92,7 +92,7 @@ class Differences:
             if not found.changes:
                 plan.edits += map(str, found.edits)
             else:
-                # What somebody has removed, or an older kubeadm did not write, comes with the new manifest.
+                # What was removed by hand, or an older kubeadm did not write, comes with the new manifest.
                 plan.changes += map(str, found.edits)
                 plan.manifests[component] = with_membership(text, running) if component == ETCD else text
                 plan.changes += map(str, found.changes)

@@ -81,8 +81,8 @@ def compare(
 ) -> Comparison:
     """Compare the settings that run with those that are wanted.
 
-    ``recorded`` are those that kubeadm would write for the configuration in the cluster: where they are the wanted
-    ones, but others run, somebody has edited the manifest.
+    ``recorded`` are those that kubeadm would write for the configuration in the cluster: if they are the wanted ones,
+    but others run, the manifest was edited.
     """
     changes: list[Change] = []
     edits: list[Change] = []

@@ -80,7 +80,7 @@ def started(containers: Iterable[Container], since: float, before: float = 0) ->
     return any(each.running for each in containers if each.created > since or each.created < before)
 
 
-class Restarts:
+class RestartCounter:
     """Counts how often a component has ended since a time; a pod counts the restarts of its whole life.
 
     The kubelet waits up to five minutes before it restarts what has ended often. If that takes longer than
@@ -164,7 +164,7 @@ class StaticPods:
         """
         deadline, since = time.monotonic() + self._limit, _newest(files)
         healthy_since: float | None = None
-        restarts = Restarts(since, self._limit / 10)
+        restarts = RestartCounter(since, self._limit / 10)
         while True:
             found, reason = self._look(component)
             if started(found, since, before):

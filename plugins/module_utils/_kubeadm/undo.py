@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import stat
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import make_directory, put_file, read_file, read_text, sync_path, under
+from .._files import file_mode, make_directory, put_file, read_file, read_text, sync_path, under
 
 DIRECTORY = "/var/lib/gpulab/control-plane"
 _RECORD, _FILES = "change.json", "before"
@@ -32,7 +31,7 @@ _STATES, _KINDS = (CHANGING, UNDOING), (CONFIGURATION, RENEWAL)
 def next_step(state: str, kind: str, expired: bool) -> str:
     """Return what a run does first: ``state`` and ``kind`` are those of the record.
 
-    ``expired`` says whether certificates among the copies have expired: with those, nothing becomes healthy again.
+    ``expired`` says whether certificates among the copies have expired: with them, no component becomes healthy.
     """
     if state == NONE:
         return NOTHING
@@ -86,13 +85,12 @@ class Undo:
         for name in paths:
             if name in self._modes:
                 continue
-            source, copy = under(self._root, name), self._copy(name)
-            data = read_file(source)
-            self._modes[name] = None if data is None else stat.S_IMODE(source.stat().st_mode)
+            source = under(self._root, name)
+            data, self._modes[name] = read_file(source), file_mode(source)
             if data is not None:
                 make_directory(self._directory, 0o700)
                 state = source.stat()
-                put_file(copy, data, 0o600, (state.st_uid, state.st_gid))
+                put_file(self._copy(name), data, 0o600, (state.st_uid, state.st_gid))
         self.kind, self.settings = kind, dict(settings or {})
         self._write(CHANGING)
 
@@ -137,9 +135,10 @@ class Undo:
         return [*self._modes]
 
     def _owner(self, name: str) -> tuple[int, int] | None:
-        if not self._copy(name).exists():
+        copy = self._copy(name)
+        if not copy.exists():
             return None
-        state = self._copy(name).stat()
+        state = copy.stat()
         return state.st_uid, state.st_gid
 
     def _copy(self, name: str) -> Path:

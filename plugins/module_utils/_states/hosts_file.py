@@ -11,8 +11,7 @@ from .._host import hosts_file
 
 
 def ensure(module: Any) -> dict[str, Any]:
-    outcome = hosts_file.ensure(module, module.params["root"], module.params["names"])
-    return {"changed": bool(outcome.changed), "files": outcome.changed, "diff": outcome.diff}
+    return hosts_file.ensure(module, module.params["root"], module.params["names"])
 
 
 SPECIFICATION: dict[str, Any] = {

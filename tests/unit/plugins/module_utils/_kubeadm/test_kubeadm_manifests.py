@@ -23,7 +23,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifes
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import (
     Container,
-    Restarts,
+    RestartCounter,
     read_containers,
     started,
 )
@@ -311,12 +311,12 @@ def container(attempt: int, created: float, exited: bool = True) -> Container:
     ],
 )
 def test_only_restarts_since_the_change_count(seen: list[list[Container]], expected: bool) -> None:
-    restarts = Restarts(10, patience=10)
+    restarts = RestartCounter(10, patience=10)
     assert [restarts.are_too_many(each) for each in seen][-1] == expected
 
 
 def test_the_kubelet_restarts_once_for_a_component_that_it_holds_back() -> None:
-    restarts = Restarts(0, patience=10)
+    restarts = RestartCounter(0, patience=10)
     exited, running = (Container("c", "etcd", not ended, ended, 5, 1) for ended in (True, False))
     asked = [([], 0), ([exited], 1), ([exited], 10), ([running], 11), ([exited], 12), ([exited], 22), ([exited], 99)]
     assert [now for containers, now in asked if restarts.are_held_back(containers, now)] == [22]
