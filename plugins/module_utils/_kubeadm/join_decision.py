@@ -137,7 +137,9 @@ def _member(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
             REFUSE,
             f"this host once joined {cluster} as node {name}, but the cluster now refuses it: {found.api_message}",
             "Its certificate may have expired or been revoked (journalctl -u kubelet; openssl x509 -noout -dates -in "
-            "/var/lib/kubelet/pki/kubelet-client-current.pem). After kubeadm reset on this host, it can join again.",
+            "/var/lib/kubelet/pki/kubelet-client-current.pem). If it has expired, run the playbook "
+            "gpulab.kubernetes.renew_certificates, which replaces it. Otherwise, run kubeadm reset on this host, which "
+            "can then join again.",
         )
     if found.api == KNOWN:
         return Verdict(JOINED, f"this host is node {name} of {cluster}")

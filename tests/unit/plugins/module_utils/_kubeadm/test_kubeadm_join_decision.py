@@ -80,6 +80,11 @@ def test_each_state_of_a_host_has_its_decision(
     assert verdict.reason
 
 
+def test_an_expired_certificate_is_replaced_before_anything_is_reset() -> None:
+    advice = decide(Evidence(**{**MEMBER, "api": REFUSED}), [OURS]).advice
+    assert 0 < advice.find("gpulab.kubernetes.renew_certificates") < advice.find("kubeadm reset")
+
+
 def test_a_node_that_never_registered_is_not_said_to_come_back() -> None:
     verdict = decide(Evidence(**{**CONFIG, "api": DELETED}), [OURS])
     assert "the cluster at https://a:1 has no node gpu1" in verdict.reason and "config.yaml" in verdict.reason
