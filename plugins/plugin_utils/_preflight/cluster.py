@@ -135,13 +135,12 @@ def left_out_of_check(cluster: Cluster) -> Iterator[Problem]:
 def _left_out(cluster: Cluster) -> Iterator[Problem]:
     first = cluster.control_plane
     if first and first.left_out and not first.finished:
-        yield Problem(
-            "control_plane_left_out",
-            f"--limit leaves out the control plane {first.host}, which has no cluster yet",
-            "--limit",
-            "Workers join the cluster that the control plane creates",
-            f"Add {first.host} to --limit, or leave --limit out the first time",
-        )
+        lost = listing(first.facts["cluster"].get("damaged") or [])
+        state = f"whose files are empty, cut off or missing: {lost}" if lost else "which has no cluster yet"
+        what = f"--limit leaves out the control plane {first.host}, {state}"
+        why = "Workers need its API" if lost else "Workers join the cluster that the control plane creates"
+        do = f"Add {first.host} to --limit, or leave --limit out{'' if lost else ' the first time'}"
+        yield Problem("control_plane_left_out", what, "--limit", why, do)
 
 
 def forks(cluster: Cluster) -> Iterator[Problem]:

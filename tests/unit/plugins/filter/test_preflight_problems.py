@@ -680,6 +680,16 @@ def test_new_cluster_requires_its_control_plane_in_the_run(forms: bool, hosts: d
     )
 
 
+def test_damaged_control_plane_outside_of_the_run_is_not_said_to_be_new() -> None:
+    found = {**finished(), "gpu2": reading("gpu2", 13, 2)}
+    found["cp1"]["left_out"] = True
+    found["cp1"]["facts"]["cluster"].update(finished=False, damaged=["/var/lib/kubelet/config.yaml"])
+    (problem,) = find(found, {**SETTINGS, "forms_cluster": True})
+    what = "--limit leaves out the control plane cp1, whose files are empty, cut off or missing: "
+    assert problem["what"] == f"{what}/var/lib/kubelet/config.yaml"
+    assert "first time" not in problem["do"]
+
+
 @pytest.mark.parametrize(("ahead", "named"), [(30, []), (31, ["cp1", "gpu1"]), (-31, ["cp1", "gpu1"])])
 def test_both_hosts_with_different_clocks_are_named(ahead: int, named: list[str]) -> None:
     hosts = {name: each for name, each in machines().items() if name != "gpu2"}
