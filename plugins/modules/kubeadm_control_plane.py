@@ -64,7 +64,8 @@ options:
       - V(expired) does this only if one of them has expired. If it is one that no component reads, such as that of
         C(admin.conf), it alone is renewed, and nothing restarts. Otherwise, neither etcd nor other components are
         asked, and nothing is undone, because the control planes need each other to become healthy. Run the module with
-        O(verify) afterwards, which removes the copies of the former certificates.
+        O(verify) afterwards, which removes the copies of the former certificates. If nothing has expired, and an
+        interrupted renewal has damaged C(admin.conf), the former one is restored.
       - V(keep) renews nothing.
       - A renewal is refused if it can't help, because a CA has expired or the CA's key is not on this host.
     type: str

@@ -578,8 +578,8 @@ control_plane:
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
     C(gpu_managers) the software that offers the GPUs, C(gpus_twice) the C(nodes) whose GPUs are offered by DRA and
     would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(error) the reason
-    why the API could not be read, and C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was
-    interrupted.
+    why the API could not be read, C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was interrupted,
+    and C(restorable) the files of kubeadm that are empty or cut off, but of which it has a copy.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -595,6 +595,7 @@ control_plane:
     gpus_twice: {}
     error: ""
     interrupted: false
+    restorable: []
 api_reach:
   description: >-
     Result of the connection to the API server (C(endpoint)) - C(reach) and C(error) as returned by

@@ -32,16 +32,16 @@ def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     """Return the decision of kubeadm_init and the settings that the API returns.
 
     The decision is ``action``, ``reason``, ``advice`` and ``api``; ``interrupted`` says whether a change of this
-    control plane was. ``patience`` is how long to wait for an expected API server, in seconds.
+    control plane was, and ``restorable`` are the damaged files that are repaired with it. ``patience`` is how long to
+    wait for an expected API server, in seconds.
     """
     found = gather(module, root, patience)
     verdict = init_decision.decide(found)
     settings = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "gpus_twice": {}, "error": ""}
-    interrupted = undo.is_interrupted(root)
     if verdict.action == init_decision.FINISHED:
         settings |= _settings(module, root)
     decision = {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api}
-    return {**decision, "interrupted": interrupted, **settings}
+    return {**decision, **undo.interruption(root), **settings}
 
 
 def configuration(module: Any, root: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from .._words import abridged, listing
 from . import cluster_settings, leaves
 from .differences import Differences, Plan, manifest_of
 from .etcd_gate import EtcdGate
-from .manifests import API_SERVER, COMPONENTS, ETCD, compare, image, probe, settings
+from .manifests import API_SERVER, COMPONENTS, ETCD, image, probe
 from .run import Kubeadm
 from .static_pods import StaticPods, UnhealthyError
 from .undo import CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
@@ -51,6 +51,8 @@ class ControlPlane:
             leaves.check_directory(configuration)
         if not self._check:
             self._kubeadm.wait_for_others()
+            if self._undo.is_outdated:
+                self._undo.end()
         old = leaves.expired(self._undo.copies) if self._undo.names else []
         step = next_step(self._undo.state, self._undo.kind, bool(old))
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
@@ -94,10 +96,10 @@ class ControlPlane:
         params, check = self._module.params, self._check
         if step == NOTHING or (step == REPEAT and params["verify"]):
             return [], []
-        undone = self._undone_changes() if step == UNDO else []
+        undone = self._differences.undone() if step == UNDO else []
         if params["certificates"] == EXPIRED:
             # With expired certificates, nothing can become healthy: a renewal begins with the files of before.
-            return ([] if all(name in leaves.UNREAD for name in gone) else undone), []
+            return (self._restore_unread() if all(name in leaves.UNREAD for name in gone) else undone), []
         affected = [name for name in COMPONENTS if self._files_of(name)]
         if not check:
             self._pods.check_kubelet()
@@ -110,22 +112,12 @@ class ControlPlane:
             self._module.warn(f"A change of this control plane was interrupted. {_UNDONE}")
         return undone, affected
 
-    def _undone_changes(self) -> list[str]:
-        """Return what differs from the files as they were before the change."""
-        changes: list[str] = []
-        for component in COMPONENTS:
-            text, original = read_text(self._path(manifest_of(component))), self._undo.original(manifest_of(component))
-            if original is None or text == original:
-                continue
-            try:
-                found = compare(component, settings(text or "", component), settings(original, component))
-                changes += map(str, found.changes)
-            except DomainError:
-                changes.append(f"{component}: its manifest, which is damaged, is restored")
-        others = [name for name in self._undo.names if name.endswith((".crt", ".conf"))]
-        if any(read_text(self._path(name)) != self._undo.original(name) for name in others):
-            changes.append("certificates: those from before the interrupted change")
-        return [f"undone: {line}" for line in changes]
+    def _restore_unread(self) -> list[str]:
+        """Restore what no component reads, such as admin.conf, which is needed to hold the lease of the cluster."""
+        names = [name for name in self._undo.restorable() if name in leaves.UNREAD]
+        if not self._check:
+            self._undo.put_back(names)
+        return [f"certificates: restored {listing(names)} (damaged)"] if names else []
 
     def _renew_unread(self, names: list[str]) -> list[str]:
         """Renew expired certificates that no component reads: nothing restarts. Return what this changes."""

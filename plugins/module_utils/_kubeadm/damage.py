@@ -64,7 +64,12 @@ def damaged_files(root: str, control_plane: bool) -> tuple[str, ...]:
 
 def damaged_admin_files(root: str) -> tuple[str, ...]:
     """Return the files of ADMIN that are empty or cut off."""
-    return tuple(path for path in ADMIN if _is_damaged(under(root, path)))
+    return damaged_among(root, ADMIN)
+
+
+def damaged_among(root: str, paths: Iterable[str]) -> tuple[str, ...]:
+    """Return those of these files that are empty or cut off."""
+    return tuple(path for path in paths if _is_damaged(under(root, path)))
 
 
 def necessary(paths: Iterable[str]) -> tuple[str, ...]:

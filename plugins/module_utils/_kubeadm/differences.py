@@ -60,6 +60,23 @@ class Differences:
         self._plan_manifests(plan)
         self._plan_serving(plan)
 
+    def undone(self) -> list[str]:
+        """Return what differs from the files as they were before an interrupted change."""
+        changes: list[str] = []
+        for component in COMPONENTS:
+            text, original = read_text(self._path(manifest_of(component))), self._undo.original(manifest_of(component))
+            if original is None or text == original:
+                continue
+            try:
+                found = compare(component, settings(text or "", component), settings(original, component))
+                changes += map(str, found.changes)
+            except DomainError:
+                changes.append(f"{component}: its manifest, which is damaged, is restored")
+        others = [name for name in self._undo.names if name.endswith((".crt", ".conf"))]
+        if any(read_text(self._path(name)) != self._undo.original(name) for name in others):
+            changes.append("certificates: those from before the interrupted change")
+        return [f"undone: {line}" for line in changes]
+
     def _as_it_runs(self) -> Mapping[str, Any]:
         """Return InitConfiguration with the name and the addresses of this control plane.
 

@@ -16,7 +16,7 @@ from typing import Any
 from .._errors import DomainError
 from .._files import ASIDE, move_aside, put_file, time_stamp, under, write_text
 from . import init_decision as state
-from . import leftovers
+from . import leftovers, undo
 from .damage import COMPONENTS, with_companions
 from .init_evidence import ETCD_DATA, RECORD, etcd_data, gather, init_record
 from .run import Kubeadm
@@ -68,6 +68,8 @@ class KubeadmInit:
             outcome.changed = found.began and self._kubeadm.sync() and self._forget()
             return outcome
         self._kubeadm.validate(config)
+        # Of a cluster that was on this host before.
+        undo.forget(self._root)
         wanted = _data_directory(config)
         data = etcd_data(self._root, found.damaged) or wanted
         self._begin(wanted if verdict.action == state.INIT else data, bare=verdict.action == state.INIT)

@@ -5,7 +5,7 @@
 
 It is written and synced before the first file changes, and removed when everything that has copies is whole in place.
 The next run after an interruption (also a power cut) undoes a change of the configuration, and repeats a renewal of the
-certificates from the copies.
+certificates from the copies. The record belongs to a cluster, which its CA identifies.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import file_mode, make_directory, put_file, read_file, read_text, sync_path, under
+from .._files import file_mode, make_directory, put_file, read_file, read_text, sync_path, text_or_nothing, under
+from .damage import FILES, PKI, damaged_among
+from .x509 import CertificateError, certificates, public_key_hash
 
 DIRECTORY = "/var/lib/gpulab/control-plane"
 _RECORD, _FILES = "change.json", "before"
@@ -38,8 +40,22 @@ def next_step(state: str, kind: str, expired: bool) -> str:
     return REPEAT if kind == RENEWAL and (state == CHANGING or expired) else UNDO
 
 
-def is_interrupted(root: str) -> bool:
-    return (under(root, DIRECTORY) / _RECORD).exists()
+def interruption(root: str) -> dict[str, Any]:
+    """Return whether a change was ``interrupted``, and the ``restorable`` files of kubeadm, which have whole copies."""
+    try:
+        found = Undo(root)
+    except DomainError:
+        return {"interrupted": True, "restorable": []}
+    return {"interrupted": found.state != NONE, "restorable": found.restorable()}
+
+
+def forget(root: str) -> None:
+    """Remove the record, and then the copies, because they contain keys."""
+    directory = under(root, DIRECTORY)
+    (directory / _RECORD).unlink(missing_ok=True)
+    if directory.is_dir():
+        sync_path(directory)
+    shutil.rmtree(directory / _FILES, ignore_errors=True)
 
 
 class Undo:
@@ -50,12 +66,15 @@ class Undo:
         self._directory = under(root, DIRECTORY)
         self._record = self._directory / _RECORD
         self._modes: dict[str, int | None] = {}
+        self._authority = _authority(root)
         self.state = NONE
         self.kind = CONFIGURATION
         # The configuration with which certificates are renewed.
         self.settings: dict[str, Any] = {}
         # When the change began, in seconds since 1970.
         self.since = 0.0
+        # Whether there is a record of another cluster, which was on this host before.
+        self.is_outdated = False
         self._read()
 
     def _read(self) -> None:
@@ -64,6 +83,11 @@ class Undo:
             return
         try:
             found = json.loads(text)
+            authority = str(found.get("authority") or "")
+            if authority and self._authority not in ("", authority):
+                self.is_outdated = True
+                return
+            self._authority = authority or self._authority
             self.state, files, self.since = found["state"], found["files"], float(found["since"])
             self._modes = {str(name): None if mode is None else int(mode) for name, mode in files.items()}
             self.kind, self.settings = found["kind"], dict(found["settings"])
@@ -103,9 +127,17 @@ class Undo:
         self._write(UNDOING)
         return self.put_back()
 
-    def put_back(self) -> list[str]:
+    def restorable(self) -> list[str]:
+        """Return the files of kubeadm that are empty or cut off, but whose copies are whole."""
+        found = damaged_among(self._root, (name for name in FILES if self.original(name) is not None))
+        return [name for name in found if name not in damaged_among(self.copies, found)]
+
+    def put_back(self, names: Collection[str] | None = None) -> list[str]:
+        """Restore these files, or all, if they differ from their copies, and return their names."""
         restored = []
         for name, mode in self._modes.items():
+            if names is not None and name not in names:
+                continue
             path = under(self._root, name)
             data = None if mode is None else read_file(self._copy(name))
             if mode is not None and data is None:
@@ -118,12 +150,9 @@ class Undo:
         return restored
 
     def end(self) -> None:
-        """Forget the change; the copies are removed, because they contain keys."""
-        self.state, self._modes, self.settings = NONE, {}, {}
-        self._record.unlink(missing_ok=True)
-        if self._directory.is_dir():
-            sync_path(self._directory)
-        shutil.rmtree(self._directory / _FILES, ignore_errors=True)
+        """Forget the change, or that of another cluster."""
+        self.state, self._modes, self.settings, self.is_outdated = NONE, {}, {}, False
+        forget(self._root)
 
     @property
     def copies(self) -> str:
@@ -147,9 +176,17 @@ class Undo:
     def _write(self, state: str) -> None:
         self.state = state
         record = {"schema": 1, "state": state, "kind": self.kind, "since": self.since}
-        record.update(files=self._modes, settings=self.settings)
+        record.update(files=self._modes, settings=self.settings, authority=self._authority)
         make_directory(self._directory, 0o700)
         put_file(self._record, json.dumps(record).encode(), 0o600)
+
+
+def _authority(root: str) -> str:
+    """Return the hash of the cluster's CA, empty if it is unknown."""
+    try:
+        return public_key_hash(certificates(text_or_nothing(root, f"{PKI}/ca.crt"))[0])
+    except CertificateError:
+        return ""
 
 
 def _is_ours(name: str) -> bool:

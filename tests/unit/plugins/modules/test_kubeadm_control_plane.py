@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import RENEWAL, Undo, interruption
 from apiserver import ApiServer, Authority, kubeconfig
 from control_plane_host import COMPONENTS, ControlPlaneHost, cluster, healthy_port
 
@@ -167,6 +168,29 @@ def test_an_interrupted_change_is_repaired_without_the_configuration(host: Contr
     assert (result["failed"], result["changed"], result["interrupted"]) == (False, True, True)
     assert "The change was undone on this control plane" in str(result["warnings"])
     assert (host.manifest(), host.record.exists()) == (before, False)
+
+
+def test_a_change_of_another_cluster_is_forgotten(host: ControlPlaneHost) -> None:
+    wanted = cluster(apiServer={"v": "4"})
+    host.interrupt(host.crictl, "kube-apiserver", cluster=wanted)
+    assert interruption(str(host.root))["interrupted"]
+    (host.etc / "pki/ca.crt").write_text(Authority().pem)
+    assert not interruption(str(host.root))["interrupted"]
+    assert not host.run(check=True, cluster=wanted)["interrupted"]
+    assert host.record.exists()
+    result = host.run(cluster=wanted)
+    assert (result["changed"], result["interrupted"], "--v=4" in host.manifest()) == (False, False, True)
+    assert not list(host.record.parent.iterdir())
+
+
+def test_a_change_belongs_to_its_cluster_while_the_ca_can_not_be_read(host: ControlPlaneHost) -> None:
+    before, authority = host.manifest(), (host.etc / "pki/ca.crt").read_text()
+    host.interrupt(host.crictl, "kube-apiserver", cluster=cluster(apiServer={"v": "4"}))
+    (host.etc / "pki/ca.crt").write_text("")
+    assert interruption(str(host.root))["interrupted"]
+    (host.etc / "pki/ca.crt").write_text(authority)
+    host.run()
+    assert host.manifest() == before
 
 
 def test_edits_of_a_manifest_are_kept_and_never_removed_by_accident(host: ControlPlaneHost) -> None:
@@ -412,6 +436,45 @@ def test_what_an_interrupted_renewal_has_damaged_is_renewed_from_the_copies(
     assert (host.etc / "admin.conf").read_text().count("# renewed") == 1
     assert all((host.etc / name).read_text() for name in names)
     assert not host.record.exists()
+
+
+def test_files_are_restorable_if_their_copies_are_whole(host: ControlPlaneHost) -> None:
+    (host.etc / "scheduler.conf").write_text("")
+    host.interrupt(host.kubeadm, "apiserver.crt", certificates="all", compare=False)
+    (host.etc / "pki/sa.key").write_text("")
+    assert interruption(str(host.root)) == {"interrupted": True, "restorable": ["/etc/kubernetes/pki/apiserver.crt"]}
+    host.record.write_text("{")
+    assert interruption(str(host.root)) == {"interrupted": True, "restorable": []}
+    host.record.unlink()
+    assert interruption(str(host.root)) == {"interrupted": False, "restorable": []}
+
+
+def test_a_damaged_admin_conf_is_restored_before_the_renewal_is_repeated(host: ControlPlaneHost) -> None:
+    before = (host.etc / "admin.conf").read_text()
+    host.interrupt(host.kubeadm, "admin.conf", certificates="all", compare=False)
+    preview = host.run(check=True, certificates="expired", compare=False)
+    assert (host.etc / "admin.conf").read_text() == ""
+    result = host.run(certificates="expired", compare=False)
+    assert result["changes"] == preview["changes"] == ["certificates: restored /etc/kubernetes/admin.conf (damaged)"]
+    assert (result["restarted"], host.started) == ([], [])
+    assert ((host.etc / "admin.conf").read_text(), host.record.exists()) == (before, True)
+    assert not host.run(certificates="expired", compare=False)["changed"]
+    assert host.run(certificates="all", compare=False)["interrupted"]
+    assert (host.etc / "admin.conf").read_text() == f"{before}# renewed\n"
+
+
+def test_an_expired_admin_conf_is_renewed_although_its_renewal_was_interrupted(host: ControlPlaneHost) -> None:
+    (host.root / "seed/renewed/admin.conf").write_text((host.etc / "admin.conf").read_text())
+    pair = host.authority.issue("kubernetes-admin", days=-1)
+    (host.etc / "admin.conf").write_text(kubeconfig(host.api.url, host.authority.pem, *pair))
+    Undo(str(host.root)).begin(["/etc/kubernetes/admin.conf"], RENEWAL, cluster())
+    (host.etc / "admin.conf").write_text("")
+    assert host.run(certificates="expired", compare=False)["changes"] == [
+        "certificates: restored /etc/kubernetes/admin.conf (damaged)",
+        "certificates: renewed /etc/kubernetes/admin.conf (expired)",
+    ]
+    assert host.started == []
+    assert not host.run(certificates="expired", compare=False)["failed"]
 
 
 def test_copies_stay_while_a_certificate_is_damaged(host: ControlPlaneHost) -> None:

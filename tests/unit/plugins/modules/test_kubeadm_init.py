@@ -290,6 +290,21 @@ def test_containers_that_do_not_end_leave_the_etcd_data_untouched(host: Host) ->
     assert host.run(cleanup_timeout=0)["initialized"]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_change_of_the_former_cluster_is_not_undone_in_the_new_one(host: Host, clean: bool) -> None:
+    if clean:
+        host.interrupt("wait_control_plane")
+    record = host.root / "var/lib/gpulab/control-plane/change.json"
+    copy = record.parent / "before/etc/kubernetes/admin.conf"
+    copy.parent.mkdir(parents=True)
+    for path in (record, copy):
+        path.write_text("damaged")
+    host.run(check=True)
+    assert record.exists()
+    assert host.run()["initialized"]
+    assert not list(record.parent.iterdir())
+
+
 def test_files_that_were_moved_aside_are_private(host: Host) -> None:
     host.interrupt("wait_control_plane")
     host.run()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import RENEWAL, Undo
 from apiserver import ApiServer, Authority, rotated_kubeconfig
 from dra_objects import device, resource_slice
 from openpgp_keys import fingerprint, public_key
@@ -681,6 +682,16 @@ def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_pl
         "flannel": "text of kube-flannel-cfg",
     }
     assert found["daemonsets"] == ["nvidia-device-plugin-a", "x"] and found["gpu_managers"] == ["device_plugin"]
+    assert (found["interrupted"], found["restorable"]) == (False, [])
+
+
+def test_what_an_interrupted_change_has_damaged_is_returned(
+    read: Read, host: Host, control_plane: ApiServer, tmp_path: Path
+) -> None:
+    Undo(str(tmp_path)).begin(["/etc/kubernetes/admin.conf"], RENEWAL)
+    host.write("etc/kubernetes/admin.conf", "")
+    found = read(api_timeout=0)["control_plane"]
+    assert (found["interrupted"], found["restorable"]) == (True, ["/etc/kubernetes/admin.conf"])
 
 
 def test_gpu_managers_of_the_cluster_are_returned(read: Read, control_plane: ApiServer) -> None:
