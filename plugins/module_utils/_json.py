@@ -54,6 +54,11 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_texts(value: Any) -> list[str]:
+    """Return the texts in a list, an empty list for other values."""
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
 def as_mapping(value: Any) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, Mapping) else {}

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._json import as_mapping, as_mappings
+from ...module_utils._json import as_mapping, as_mappings, as_texts
+from ...module_utils._kubeadm.damage import ADMIN
 from ...module_utils._mappings import merged
 from ...module_utils._secrets import MASK, is_secret, mask
 from ...module_utils._words import abridged, counted, listing
@@ -57,12 +58,13 @@ def control_plane_plan(
     ``days`` left are renewed, or of short ones those of which less than a third is left. The result has the
     ``recorded`` and the ``wanted`` ClusterConfiguration, whether the cluster has to store the latter (``upload``),
     whether certificates are to be renewed (``renew``), and ``why``. If the API does not answer since a change was
-    interrupted, that is only repeated or undone (``repair``).
+    interrupted, or its administrator can't be used, that is only repeated or undone (``repair``).
     """
     recorded = read_document(as_mapping(found.get("texts")).get("ClusterConfiguration"))
-    changes = configuration_changes(recorded, inventory)
+    repair = bool(found.get("interrupted")) and (not recorded or ADMIN[0] in as_texts(found.get("restorable")))
+    changes = [] if repair else configuration_changes(recorded, inventory)
     limit = _limit(recorded, days)
-    ending = list(_ending(certificates, limit))
+    ending = [] if repair else list(_ending(certificates, limit))
     why = [f"{path}: {_shown(there, path)} -> {_shown(wanted, path)}" for path, wanted, there in changes]
     why += [f"certificates with less than {counted(int(limit), 'day')} left: {listing(ending)}"] if ending else []
     why += ["a change that was interrupted"] if found.get("interrupted") else []
@@ -73,7 +75,7 @@ def control_plane_plan(
         "wanted": merged(recorded, _changed(inventory, [path for path, _wanted, _there in changes])),
         "upload": bool(changes),
         "renew": bool(ending and recorded),
-        "repair": not recorded,
+        "repair": repair,
         "why": why,
     }
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...module_utils._kubeadm import init_decision
@@ -16,7 +16,7 @@ from ...module_utils._problem import Problem
 from ...module_utils._words import listing
 from .in_use import VERSION, keep_version
 from .model import Cluster, Facts, HostRule, Reading
-from .recorded import control_plane_facts
+from .recorded import control_plane_facts, lost_files
 
 _RUNTIME = "unix:///var/run/containerd/containerd.sock"
 
@@ -72,27 +72,27 @@ def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 
 def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """Check nodes that this run leaves as they are. Where kubeadm was interrupted, the run completes or refuses it."""
-    state = reading.facts["cluster"]
+    lost = lost_files(reading)
     actions = [found["action"] for each, found in control_plane_facts(cluster) if each == reading]
     left = actions == [init_decision.FINISHED] if actions else reading.finished
-    if left and state.get("damaged"):
+    if left and lost:
         yield reading.problem(
             "kubeadm_files_damaged",
-            f"Files of kubeadm are empty, cut off or missing, as after a power failure: {listing(state['damaged'])}",
+            f"Files of kubeadm are empty, cut off or missing, as after a power failure: {listing(lost)}",
             "/etc/kubernetes, /var/lib/kubelet",
             "The node is running, but can't start again with these files",
-            _repair(state, reading.settings["node_name"]),
+            _repair(reading.facts["cluster"], lost, reading.settings["node_name"]),
         )
 
 
-def _repair(state: Facts, node: Any) -> str:
+def _repair(state: Facts, lost: Sequence[str], node: Any) -> str:
     if state["role"] == "control_plane":
-        return init_decision.repair(state["damaged"])
-    if KUBELET_CONF in state["damaged"] and not state["ca_hashes"]:
+        return init_decision.repair(lost)
+    if KUBELET_CONF in lost and not state["ca_hashes"]:
         return RESTORE_CA
     return (
         f"Run `kubectl drain --ignore-daemonsets {node}`, then `systemctl stop kubelet` on the host, and run this "
-        "again: the host joins its cluster again"
+        f"again: the host joins its cluster again. Then run `kubectl uncordon {node}`"
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...module_utils._json import as_texts
 from .._nodes.document import read_document
 from .model import Cluster, Facts, Reading
 
@@ -17,6 +18,12 @@ def control_plane_facts(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
     reading = cluster.control_plane
     if reading and reading.facts.get("control_plane"):
         yield reading, reading.facts["control_plane"]
+
+
+def lost_files(reading: Reading) -> list[str]:
+    """Return the damaged files of a host without those that the run restores from copies of an interrupted change."""
+    restorable = as_texts((reading.facts.get("control_plane") or {}).get("restorable"))
+    return [path for path in reading.facts["cluster"].get("damaged") or () if path not in restorable]
 
 
 def document(found: Facts, name: str) -> Mapping[str, Any]:

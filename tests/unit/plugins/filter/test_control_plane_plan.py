@@ -36,6 +36,7 @@ def certificate(name: str, days: int | None, external: bool | None = False) -> d
     return {"name": name, "days_left": days, "externally_managed": external, "missing": days is None}
 
 
+ENDING = {"certificates": [certificate("apiserver", 3)]}
 VALID = {"certificates": [certificate("apiserver", 200)], "certificate_authorities": [certificate("ca", 3)]}
 
 
@@ -148,10 +149,30 @@ def test_certificates_that_are_valid_for_a_short_time_are_not_renewed_by_each_ru
     assert found.get("renew", False) == renewed
 
 
-@pytest.mark.parametrize("texts, repair", [({"ClusterConfiguration": RECORDED}, False), ({}, True)])
-def test_an_interrupted_change_is_pending(texts: dict[str, str], repair: bool) -> None:
-    found = control_plane_plan({"texts": texts, "interrupted": True}, {}, VALID, 30)
+ADMIN, OTHER = "/etc/kubernetes/admin.conf", "/etc/kubernetes/scheduler.conf"
+
+
+@pytest.mark.parametrize(
+    "texts, restorable, repair",
+    [
+        ({"ClusterConfiguration": RECORDED}, [], False),
+        ({"ClusterConfiguration": RECORDED}, [OTHER], False),
+        # The API was read with super-admin.conf, but the lease needs admin.conf.
+        ({"ClusterConfiguration": RECORDED}, [OTHER, ADMIN], True),
+        ({"ClusterConfiguration": RECORDED}, ADMIN, False),
+        ({}, [], True),
+    ],
+)
+def test_an_interrupted_change_is_pending(texts: dict[str, str], restorable: Any, repair: bool) -> None:
+    found = control_plane_plan({"texts": texts, "interrupted": True, "restorable": restorable}, {}, VALID, 30)
     assert (found["why"], found["repair"], found["upload"]) == (["a change that was interrupted"], repair, False)
+
+
+def test_a_repair_that_is_always_allowed_changes_nothing_else() -> None:
+    read = {**FOUND, "interrupted": True, "restorable": [ADMIN]}
+    found = control_plane_plan(read, {"scheduler": {"extraArgs": [{"name": "v", "value": "4"}]}}, ENDING, 30)
+    assert found["repair"] and found["wanted"] == found["recorded"]
+    assert not found["upload"] and not found["renew"]
 
 
 @pytest.mark.parametrize(

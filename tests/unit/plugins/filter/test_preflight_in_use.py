@@ -202,6 +202,38 @@ def test_a_running_node_that_cannot_start_again(host: str, advice: str) -> None:
     assert "/etc/kubernetes/kubelet.conf" in problem["what"] and advice in problem["do"]
 
 
+def test_a_node_that_joins_again_is_uncordoned_afterwards() -> None:
+    (problem,) = check({**in_use(), "gpu1.facts.cluster.damaged": ["/etc/kubernetes/kubelet.conf"]})
+    drain, rest = problem["do"].split("run this again")
+    assert "kubectl drain --ignore-daemonsets gpu1`" in drain and "kubectl uncordon gpu1`" in rest
+
+
+@pytest.mark.parametrize(
+    ("api", "damaged", "restorable", "expected"),
+    [
+        ("alive", ["scheduler.conf"], [], ["kubeadm_files_damaged"]),
+        ("alive", ["scheduler.conf"], ["scheduler.conf"], []),
+        ("alive", ["scheduler.conf", "kubelet.conf"], ["scheduler.conf"], ["kubeadm_files_damaged"]),
+        ("silent", ["pki/apiserver.crt"], [], ["control_plane_refused"]),
+        ("silent", ["pki/apiserver.crt"], ["admin.conf", "pki/apiserver.crt"], []),
+        ("silent", ["pki/apiserver.crt", "pki/sa.key"], ["pki/apiserver.crt"], ["control_plane_refused"]),
+        # With an admin.conf that is cut off.
+        ("refused", [], [], ["control_plane_refused"]),
+        ("refused", [], ["admin.conf"], []),
+        ("barren", [], ["admin.conf"], ["control_plane_refused"]),
+    ],
+)
+def test_files_that_the_end_of_an_interrupted_change_restores_are_no_problem(
+    api: str, damaged: list[str], restorable: list[str], expected: list[str]
+) -> None:
+    refused = {} if api == "alive" else {"action": "refuse", "reason": "it is silent", "version": ""}
+    found = in_use({"api": api, "restorable": [f"/etc/kubernetes/{name}" for name in restorable], **refused})
+    found["cp1.facts.cluster.damaged"] = [f"/etc/kubernetes/{name}" for name in damaged]
+    problems = check(found)
+    assert kinds(problems) == expected
+    assert not problems or not restorable or "scheduler.conf" not in problems[0]["what"] + problems[0]["do"]
+
+
 def test_a_running_node_whose_cluster_is_unknown_does_not_join_again() -> None:
     files = {"damaged": ["/etc/kubernetes/kubelet.conf", "/etc/kubernetes/pki/ca.crt"], "ca_hashes": []}
     (problem,) = check({**in_use(), **{f"gpu1.facts.cluster.{name}": value for name, value in files.items()}})
