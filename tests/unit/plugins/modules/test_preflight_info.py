@@ -685,10 +685,8 @@ def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_pl
     assert (found["interrupted"], found["restorable"]) == (False, [])
 
 
-def test_what_an_interrupted_change_has_damaged_is_returned(
-    read: Read, host: Host, control_plane: ApiServer, tmp_path: Path
-) -> None:
-    Undo(str(tmp_path)).begin(["/etc/kubernetes/admin.conf"], RENEWAL)
+def test_what_an_interrupted_change_has_damaged_is_returned(read: Read, host: Host, control_plane: ApiServer) -> None:
+    Undo(str(host.root)).begin(["/etc/kubernetes/admin.conf"], RENEWAL)
     host.write("etc/kubernetes/admin.conf", "")
     found = read(api_timeout=0)["control_plane"]
     assert (found["interrupted"], found["restorable"]) == (True, ["/etc/kubernetes/admin.conf"])
