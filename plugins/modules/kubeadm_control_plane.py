@@ -25,7 +25,7 @@ description:
     member of a cluster may restart.
   - The files as they were before are in C(/var/lib/gpulab/control-plane) until the change is healthy and all files are
     valid. After an interruption, the next run first undoes a change of the configuration, or repeats a renewal of the
-    certificates from the copies.
+    certificates from the copies. Copies of another cluster, which was on this host before, are removed.
   - Run it on one control plane after the other. While the only control plane changes, the API does not answer for a few
     seconds for each component.
 options:
