@@ -117,6 +117,7 @@ from ..module_utils._kubeadm.init_evidence import RECORD
 from ..module_utils._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
 from ..module_utils._kubeadm.lease import Holder, Lease
 from ..module_utils._kubeadm.probe import Api, ApiBusyError, ApiConflictError, ApiRefusedError, ApiSilentError
+from ..module_utils._kubeadm.undo import interruption
 from ..module_utils._module import run
 
 Result = TypeVar("Result")
@@ -147,9 +148,12 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
             module.warn(_WITHOUT_LEASE.format("taken", error))
             return {**nothing, "api_silent": True}
         if held:
+            do = "Run this again when the API server answers"
+            if isinstance(error, KubeconfigError) and interruption(params["root"])["interrupted"]:
+                do = "A change of the control plane was interrupted: run gpulab.kubernetes.renew_certificates first"
             raise DomainError(
                 f"Error while taking the lease of the cluster: {error}. Without it, another run could change the "
-                "cluster at the same time. Run this again when the API server answers"
+                f"cluster at the same time. {do}"
             ) from error
         module.warn(_WITHOUT_LEASE.format("released", error))
         return nothing

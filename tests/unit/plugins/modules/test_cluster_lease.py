@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.kubeconfig import read_kubeconfig
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.lease import read
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.probe import Api, ApiBusyError
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.undo import RENEWAL, Undo
 from apiserver import ApiServer, Authority
 from hypothesis import given
 from hypothesis import strategies as st
@@ -214,6 +215,16 @@ def test_only_an_api_that_is_unreachable_at_all_addresses_is_a_warning(
     result = cluster.run()
     assert (result["failed"], result["held"], result["api_silent"]) == (False, held, not held)
     assert held or "another run could change" in str(result["warnings"])
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_kubeconfig_that_an_interrupted_renewal_has_emptied_is_explained(cluster: Cluster, interrupted: bool) -> None:
+    if interrupted:
+        Undo(str(cluster.root)).begin(["/etc/kubernetes/admin.conf"], RENEWAL)
+    (cluster.root / "etc/kubernetes/admin.conf").write_text("")
+    result = cluster.run()
+    assert result["failed"]
+    assert ("run gpulab.kubernetes.renew_certificates first" in result["msg"]) == interrupted
 
 
 def test_a_kubeconfig_that_runs_a_program_is_refused(cluster: Cluster) -> None:
