@@ -64,7 +64,10 @@ class Differences:
         """Return what differs from the files as they were before an interrupted change."""
         changes: list[str] = []
         for component in COMPONENTS:
-            text, original = read_text(self._path(manifest_of(component))), self._undo.original(manifest_of(component))
+            text, original = (
+                read_text(under(self._root, manifest_of(component))),
+                self._undo.original(manifest_of(component)),
+            )
             if original is None or text == original:
                 continue
             try:
@@ -73,7 +76,7 @@ class Differences:
             except DomainError:
                 changes.append(f"{component}: its manifest, which is damaged, is restored")
         others = [name for name in self._undo.names if name.endswith((".crt", ".conf"))]
-        if any(read_text(self._path(name)) != self._undo.original(name) for name in others):
+        if any(read_text(under(self._root, name)) != self._undo.original(name) for name in others):
             changes.append("certificates: those from before the interrupted change")
         return [f"undone: {line}" for line in changes]
 

@@ -21,7 +21,10 @@ API = {"port": 6443, "protocol": "tcp", "address": "127.0.0.1", "process": "hapr
     ("hosts", "words"),
     [
         ({}, []),
-        ({"elsewhere": ["192.0.2.7"]}, [f"The name {NAME} resolves to 192.0.2.7", f"cluster_api_endpoint to {NAME}:6443"]),
+        (
+            {"elsewhere": ["192.0.2.7"]},
+            [f"The name {NAME} resolves to 192.0.2.7", f"cluster_api_endpoint to {NAME}:6443"],
+        ),
         ({"names": [NAME], "elsewhere": ["192.0.2.7"]}, ["resolves to 192.0.2.7"]),
         ({"name": "api.renamed.internal", "elsewhere": ["192.0.2.7"]}, []),
         ({"is_mount": True}, ["/etc/hosts is a mount of its own", "podman run --no-hosts"]),
