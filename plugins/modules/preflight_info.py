@@ -560,7 +560,8 @@ hosts_file:
     What concerns the name of the API in C(/etc/hosts) - the C(name) that was asked for (O(api_name)), the C(names) in
     the block of M(gpulab.kubernetes.hosts_file), the other addresses that this file or DNS has for the name
     (C(elsewhere)), whether the file can't be replaced, because it is a mount (C(is_mount)), whether cloud-init writes
-    it at each boot (C(rewritten)), and whether its template exists (C(has_template)).
+    it at each boot (C(rewritten)), whether its template exists (C(has_template)), and whether the host has the HAProxy
+    of the role C(api_endpoint) (C(has_proxy)).
   returned: always
   type: dict
   version_added: 0.3.0
@@ -571,6 +572,7 @@ hosts_file:
     is_mount: false
     rewritten: false
     has_template: true
+    has_proxy: false
 control_plane:
   description: >-
     Settings of a control plane's cluster, as read from its API; empty on other hosts, and without root. C(action),
@@ -683,8 +685,10 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     asks_apt = bool(gpus) and params["distribution_drivers"]
     asks_dns = params["migrates_endpoint"] or not cluster["finished"]
     names = hosts_file.read(Runner(module, timeout=5), root, params["api_name"], asks_dns)
-    # The kubelet of a worker may reach the API through a program on this host, which always answers.
-    server = "" if cluster["endpoint"].rpartition(":")[0] in names["names"] else cluster["server"]
+    # The kubelet of a worker may reach the API through a program on this host, which always answers. Its name is unknown
+    # after somebody has replaced /etc/hosts, until the role api_endpoint writes it again.
+    own_names = {*names["names"], cluster["api_name"]}
+    server = "" if cluster["endpoint"].rpartition(":")[0] in own_names else cluster["server"]
     asks_api = params["api_endpoint"] is not None and cluster["role"] != "control_plane"
     is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
     return {

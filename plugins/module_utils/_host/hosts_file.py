@@ -24,6 +24,8 @@ from .cloud_init import rewrites_hosts
 PATH, TEMPLATE = "/etc/hosts", "/etc/cloud/templates/hosts.debian.tmpl"
 _BEGIN, _END = "# BEGIN gpulab.kubernetes", "# END gpulab.kubernetes"
 _HEAD = f"{_BEGIN} (role api_endpoint)"
+# That of the HAProxy to which a name in the block leads on a worker.
+_UNIT = "/etc/systemd/system/gpulab-api-endpoint.service"
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,7 @@ def read(runner: Runner, root: str, name: str, asks_dns: bool) -> dict[str, Any]
         "is_mount": is_mount(root, PATH),
         "rewritten": rewrites_hosts(root),
         "has_template": under(root, TEMPLATE).is_file(),
+        "has_proxy": under(root, _UNIT).is_file(),
     }
 
 

@@ -22,8 +22,8 @@ def needs_port(reading: Reading, cluster: Cluster, listener: Mapping[str, Any]) 
     """Return whether a host needs the port of a listener, which is not this collection's HAProxy on a worker."""
     if listener["port"] != _PORT or reading.host in cluster.settings["control_plane"]:
         return True
-    # After a cluster was removed, its HAProxy may still run, for another name.
-    is_ours = listener["process"] == "haproxy" and bool(reading.facts["hosts_file"]["names"])
+    # Not by the name in /etc/hosts: it may be that of a removed cluster, or lost with the block.
+    is_ours = listener["process"] == "haproxy" and reading.facts["hosts_file"]["has_proxy"]
     return bool(cluster.settings["api_name"]) and not is_ours
 
 

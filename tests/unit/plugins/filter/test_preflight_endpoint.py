@@ -13,7 +13,8 @@ from test_preflight_in_use import in_use
 from test_preflight_problems import check
 
 NAME = "api.lab.internal"
-HOSTS = {"name": NAME, "names": [], "elsewhere": [], "is_mount": False, "rewritten": False, "has_template": True}
+HOSTS: dict[str, Any] = {"name": NAME, "names": [], "elsewhere": [], "is_mount": False, "rewritten": False}
+HOSTS |= {"has_template": True, "has_proxy": False}
 API = {"port": 6443, "protocol": "tcp", "address": "127.0.0.1", "process": "haproxy", "pid": 77}
 
 
@@ -45,25 +46,29 @@ def test_hosts_file_must_lead_the_name_to_the_host_itself(hosts: dict[str, Any],
 
 
 @pytest.mark.parametrize(
-    ("host", "program", "names", "api_name", "in_the_way"),
+    ("host", "program", "names", "has_proxy", "api_name", "in_the_way"),
     [
-        ("gpu1", "nginx", [], NAME, True),
+        ("gpu1", "nginx", [], False, NAME, True),
+        ("gpu1", "nginx", [NAME], True, NAME, True),
         # A user's HAProxy, and the one that this collection has started before the worker joined.
-        ("gpu1", "haproxy", [], NAME, True),
-        ("gpu1", "haproxy", [NAME], NAME, False),
-        ("gpu1", "haproxy", ["api.removed.internal"], NAME, False),
+        ("gpu1", "haproxy", [], False, NAME, True),
+        ("gpu1", "haproxy", [NAME], False, NAME, True),
+        ("gpu1", "haproxy", [NAME], True, NAME, False),
+        ("gpu1", "haproxy", ["api.removed.internal"], True, NAME, False),
+        # The worker has lost its block in /etc/hosts.
+        ("gpu1", "haproxy", [], True, NAME, False),
         # A worker of a cluster with an address does not need the port, a control plane always does.
-        ("gpu1", "nginx", [], "", False),
-        ("cp1", "nginx", [], "", True),
-        ("cp1", "haproxy", [NAME], NAME, True),
+        ("gpu1", "nginx", [], False, "", False),
+        ("cp1", "nginx", [], False, "", True),
+        ("cp1", "haproxy", [NAME], True, NAME, True),
     ],
 )
 def test_port_of_the_api_must_be_free_on_workers_too(
-    host: str, program: str, names: list[str], api_name: str, in_the_way: bool
+    host: str, program: str, names: list[str], has_proxy: bool, api_name: str, in_the_way: bool
 ) -> None:
     changes = {
         f"{host}.facts.listeners": [{**API, "process": program}],
-        f"{host}.facts.hosts_file": {**HOSTS, "names": names},
+        f"{host}.facts.hosts_file": {**HOSTS, "names": names, "has_proxy": has_proxy},
     }
     found = check(changes, api_name=api_name)
     assert [problem["host"] for problem in found] == [host] * in_the_way

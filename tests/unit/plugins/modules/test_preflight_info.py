@@ -430,6 +430,11 @@ def test_a_worker_tests_the_connection_to_the_api_server(read: Read, host: Host)
         host.write("etc/kubernetes/kubelet.conf", KUBECONFIG.replace("10.0.0.11:6443", "api.lab.internal:6443"))
         host.write("etc/hosts", BLOCK)
         assert read(api_endpoint=endpoint)["api_reach"] == {"endpoint": endpoint, "reach": "answered", "error": ""}
+        # The name of a host that lost its block, for example because cloud-init wrote the file.
+        host.write("etc/hosts", "127.0.0.1 localhost\n")
+        assert read(api_endpoint=endpoint)["api_reach"]["endpoint"] == "api.lab.internal:6443"
+        host.write("var/lib/gpulab/cluster.json", '{"name": "lab", "api_name": "api.lab.internal"}')
+        assert read(api_endpoint=endpoint)["api_reach"] == {"endpoint": endpoint, "reach": "answered", "error": ""}
         host.write("etc/kubernetes/manifests/kube-apiserver.yaml", "")
         host.write("etc/kubernetes/admin.conf", KUBECONFIG)
         assert read(api_endpoint=endpoint)["api_reach"] == {}
@@ -837,6 +842,7 @@ JOINED = {"etc/kubernetes/kubelet.conf": KUBECONFIG, "var/lib/kubelet/config.yam
         ({}, "echo '127.0.0.1 STREAM'", {}),
         ({"etc/hosts": BLOCK}, "echo '192.0.2.7 STREAM'", {"names": ["api.lab.internal"]}),
         ({"etc/cloud/templates/hosts.debian.tmpl": ""}, "exit 2", {"has_template": True}),
+        ({"etc/systemd/system/gpulab-api-endpoint.service": ""}, "exit 2", {"has_proxy": True}),
         ({"proc/self/mountinfo": "36 25 8:1 /hosts /etc/hosts rw - ext4 /dev/sda1 rw\n"}, "exit 2", {"is_mount": True}),
         # A host that is part of a cluster does not wait for DNS.
         (JOINED, "echo '192.0.2.7 STREAM'", {}),
@@ -849,7 +855,7 @@ def test_where_the_name_of_the_api_leads_is_returned(
     for path, text in files.items():
         host.write(path, text)
     bare = {"name": "api.lab.internal", "names": [], "elsewhere": [], "is_mount": False}
-    bare |= {"rewritten": False, "has_template": False}
+    bare |= {"rewritten": False, "has_template": False, "has_proxy": False}
     assert read(api_name="api.lab.internal")["hosts_file"] == {**bare, **found}
     if files == JOINED:
         migrating = read(api_name="api.lab.internal", migrates_endpoint=True)
