@@ -25,8 +25,7 @@ def shutdown_periods(
     start with periods if the feature is disabled in ``shared`` or by its ``arguments``.
     """
     fields = {name: f"{seconds}s" for name, seconds in zip(NAMES, wanted)}
-    others = any(name.startswith(NAMES[0]) for name in shared)
-    if not wanted[0] or others or not _is_enabled(shared, arguments):
+    if not wanted[0] or _excludes_periods(shared, arguments):
         return {}
     # kubeadm writes 0s for a period that is not set. Equal periods come from this role, when the host joined.
     there = {str(name): str(value) for name, value in own.items()}
@@ -35,6 +34,23 @@ def shutdown_periods(
         set(present) - set(NAMES) or any(_seconds(present.get(name, "0s")) != _seconds(fields[name]) for name in NAMES)
     )
     return {} if changed else fields
+
+
+def with_possible_periods(
+    own: Mapping[str, Any], cluster: Mapping[str, Any], shared: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the configuration of a node (``own``) with periods next to which its kubelet starts with ``shared``.
+
+    If they are set for all nodes, or can't be, a node has what the ``cluster`` stores, like one that joins now.
+    """
+    if not _excludes_periods(shared, arguments):
+        return dict(own)
+    others = {name: value for name, value in own.items() if not str(name).startswith(NAMES[0])}
+    return {**others, **{name: value for name, value in cluster.items() if str(name).startswith(NAMES[0])}}
+
+
+def _excludes_periods(shared: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    return any(name.startswith(NAMES[0]) for name in shared) or not _is_enabled(shared, arguments)
 
 
 def _is_enabled(shared: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ import yaml
 
 from ...module_utils._mappings import merged
 from .._preflight.differences import differences
+from .._shutdown import with_possible_periods
 from .document import read_document
 
 # Settings on which running pods, containerd or kubeadm rely, and the one that each host has for itself.
@@ -41,11 +42,13 @@ def is_changeable(path: str) -> bool:
     return path.partition(".")[0] not in _FIXED
 
 
-def kubelet_plan(recorded: Any, inventory: Mapping[str, Any], node: Any = "") -> dict[str, Any]:
+def kubelet_plan(
+    recorded: Any, inventory: Mapping[str, Any], node: Any = "", arguments: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the new configuration of the cluster (``cluster``), and that of a node as text (``node``).
 
-    ``recorded`` and ``node`` are the present texts. What does not change is empty; ``why`` has the settings that the
-    node lacks.
+    ``recorded`` and ``node`` are the present texts, ``arguments`` those of the kubelet's command line. What does not
+    change is empty; ``why`` has the settings that the node lacks.
     """
     made = read_document(recorded)
     wanted = {key: value for key, value in inventory.items() if is_changeable(key)}
@@ -53,7 +56,8 @@ def kubelet_plan(recorded: Any, inventory: Mapping[str, Any], node: Any = "") ->
         return {"cluster": {}, "node": "", "why": []}
     own = read_document(node)
     why = [path for path, _wanted, _there in differences(wanted, own)] if own else []
-    text = yaml.safe_dump(merged(own, _plain(wanted)), default_flow_style=False) if why else ""
+    kept = with_possible_periods(own, made, inventory, arguments or {})
+    text = yaml.safe_dump(merged(kept, _plain(wanted)), default_flow_style=False) if why else ""
     return {"cluster": merged(made, _plain(wanted)), "node": text, "why": why}
 
 

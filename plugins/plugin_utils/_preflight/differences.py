@@ -54,8 +54,12 @@ def differences(wanted: Any, there: Any, path: str = "") -> Iterator[tuple[str, 
     elif isinstance(wanted, Mapping) and there is None:
         for key, value in wanted.items():
             yield from differences(value, None, f"{path}.{key}" if path else str(key))
-    elif not _same(wanted, there) or (there is None and wanted is False and path in _TRUE_BY_DEFAULT):
+    elif not _same(wanted, there) or (there is None and wanted is False and _may_default_to_true(path)):
         yield path, wanted, there
+
+
+def _may_default_to_true(path: str) -> bool:
+    return path in _TRUE_BY_DEFAULT or path.startswith("featureGates.")
 
 
 def _same(wanted: Any, there: Any) -> bool:

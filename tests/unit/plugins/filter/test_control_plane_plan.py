@@ -258,6 +258,36 @@ def test_a_node_gets_the_setting_and_keeps_its_own() -> None:
     assert found["why"] == ["maxPods"]
 
 
+ZERO = {"shutdownGracePeriod": "0s", "shutdownGracePeriodCriticalPods": "0s"}
+OWN = {"shutdownGracePeriod": "2m0s", "shutdownGracePeriodCriticalPods": "20s"}
+BY_PRIORITY = {"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 9}]}
+DISABLED = {"featureGates": {"GracefulNodeShutdown": False}}
+
+
+@pytest.mark.parametrize(
+    "inventory, arguments, periods",
+    [
+        ({"maxPods": 50}, {}, OWN),
+        (BY_PRIORITY, {}, {**ZERO, **BY_PRIORITY}),
+        ({"shutdownGracePeriod": "10s"}, {}, {**ZERO, "shutdownGracePeriod": "10s"}),
+        (DISABLED, {}, ZERO),
+        ({**DISABLED, "maxPods": 50}, {}, ZERO),
+        ({"maxPods": 50}, {"feature-gates": "GracefulNodeShutdown=false"}, ZERO),
+        ({"featureGates": {"GracefulNodeShutdown": True}}, {}, OWN),
+    ],
+)
+def test_a_node_gets_no_periods_with_which_its_kubelet_does_not_start(
+    inventory: dict[str, Any], arguments: dict[str, Any], periods: dict[str, Any]
+) -> None:
+    recorded, node = (yaml.safe_dump({**yaml.safe_load(text), **own}) for text, own in ((KUBELET, ZERO), (NODE, OWN)))
+    found = kubelet_plan(recorded, inventory, node, arguments)
+    written = yaml.safe_load(found["node"])
+    assert {name: value for name, value in written.items() if name.startswith("shutdown")} == periods
+    assert {**written, **inventory} == written and found["cluster"] and found["why"]
+    # The next run finds the node as it is.
+    assert kubelet_plan(recorded, inventory, found["node"], arguments)["node"] == ""
+
+
 @pytest.mark.parametrize(
     "recorded, inventory, node, changes_cluster, changes_node",
     [
