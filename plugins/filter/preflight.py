@@ -42,6 +42,7 @@ _CLUSTER_RULES = (
     *endpoint.CLUSTER_RULES,
 )
 _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *node_in_use.RULES)
+_HOST_NOTES = (*host_rules.NOTES, *node_in_use.NOTES)
 
 
 def access_problems(result: Mapping[str, Any], host: str, ansible_core: str) -> list[dict[str, Any]]:
@@ -105,7 +106,7 @@ def preflight_notes(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> li
     cluster = Cluster(readings(hosts), settings)
     found = [each for rule in cluster_rules.NOTES for each in rule(cluster)]
     judged = [reading for reading in cluster.read if not reading.left_out]
-    found += [each for rule in host_rules.NOTES for reading in judged for each in rule(reading, cluster)]
+    found += [each for rule in _HOST_NOTES for reading in judged for each in rule(reading, cluster)]
     return [f"{f'{each.host}: ' if each.host else ''}{each.what}. {each.why}. {each.do}." for each in found]
 
 

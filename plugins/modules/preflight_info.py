@@ -536,7 +536,7 @@ cluster:
     C(name) and C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are
     files without which the host can't start, and that are empty, cut off or missing, as after a power failure;
     C(finished) is false then, unless the kubelet runs. C(kubelet_configuration) is the text of the kubelet's
-    configuration file, empty if it contains bytes that can't be returned, or is longer than 64 KiB.
+    configuration file, empty if it is damaged, contains bytes that can't be returned, or is longer than 64 KiB.
   returned: always
   type: dict
   sample:

@@ -37,7 +37,7 @@ def membership(root: str) -> dict[str, Any]:
 
     ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca`` is
     the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``kubelet_configuration`` is the text
-    of its file, which is changed and written back. ``damaged`` are files without which the host can't start, and that
+    of its file, which is changed and written back, empty if it is damaged. ``damaged`` are files without which the host can't start, and that
     are empty, cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
@@ -68,7 +68,7 @@ def membership(root: str) -> dict[str, Any]:
         **recorded_names(text_or_nothing(root, RECORD)),
         "node_name": node_name(text_or_nothing(root, KUBELET_CERTIFICATE)),
         "container_runtime": _container_runtime(root),
-        "kubelet_configuration": _kubelet_configuration(root),
+        "kubelet_configuration": "" if KUBELET_CONFIGURATION in damaged else _kubelet_configuration(root),
     }
 
 

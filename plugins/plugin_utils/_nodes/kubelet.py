@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from ...module_utils._json import as_mapping
 from ...module_utils._mappings import merged
 from .._preflight.differences import differences
 from .._shutdown import with_possible_periods
@@ -68,8 +69,18 @@ def kubelet_upload(
 
     ``there`` are the hosts that have not failed. A host that deferred a change may not have come to this one.
     """
-    behind = [host for host in hosts if host not in there or hostvars[host].get("node_change_deferred")]
+    behind = [host for host in hosts if host not in there or _may_lack_settings(hostvars[host])]
     return {} if behind else dict(plan["cluster"])
+
+
+def _may_lack_settings(variables: Mapping[str, Any]) -> bool:
+    found = as_mapping(variables.get("preflight_host")).get("cluster")
+    return bool(variables.get("node_change_deferred")) or is_unreadable(as_mapping(found))
+
+
+def is_unreadable(cluster: Mapping[str, Any]) -> bool:
+    """Return whether a host is a node whose kubelet's configuration preflight could not return, or nobody can read."""
+    return bool(cluster.get("finished")) and not read_document(cluster.get("kubelet_configuration"))
 
 
 def _plain(value: Any) -> Any:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...module_utils._kubeadm import init_decision
-from ...module_utils._kubeadm.damage import KUBELET_CONF
+from ...module_utils._kubeadm.damage import KUBELET_CONF, KUBELET_CONFIGURATION
 from ...module_utils._kubeadm.join_decision import RESTORE_CA
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
+from .._nodes import kubelet as kubelet_settings
 from .in_use import VERSION, keep_version
 from .model import Cluster, Facts, HostRule, Reading
 from .recorded import control_plane_facts, lost_files
@@ -85,6 +86,23 @@ def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
         )
 
 
+def kubelet_unreadable(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
+    """Check nodes that can't get pending settings of the kubelet. The cluster does not store them without these."""
+    state = reading.facts["cluster"]
+    for _reading, found in control_plane_facts(cluster):
+        recorded, inventory = found["texts"].get("KubeletConfiguration"), cluster.settings["kubelet_configuration"]
+        pending = kubelet_settings.kubelet_plan(recorded, inventory)["cluster"]
+        if pending and kubelet_settings.is_unreadable(state) and not state.get("damaged"):
+            yield reading.problem(
+                "kubelet_configuration_unreadable",
+                f"The node does not get the settings of kubeadm_kubelet_configuration: {KUBELET_CONFIGURATION} is not "
+                "a text of at most 64 KiB with a mapping in YAML, without aliases",
+                KUBELET_CONFIGURATION,
+                "The cluster stores the settings when all nodes have them",
+                "Write the file in that form, and run this again",
+            )
+
+
 def _repair(state: Facts, lost: Sequence[str], node: Any) -> str:
     if state["role"] == "control_plane":
         return init_decision.repair(lost)
@@ -106,3 +124,4 @@ def _socket(endpoint: str) -> str:
 
 
 RULES: tuple[HostRule, ...] = (kubelet, node_name, container_runtime, damaged_files)
+NOTES: tuple[HostRule, ...] = (kubelet_unreadable,)

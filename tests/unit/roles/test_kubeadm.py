@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.kubeconfig import read_kubeconfig
@@ -75,6 +76,15 @@ def test_created_token_is_not_logged(run: Run, programs: Any) -> None:
     assert status == 0, output
     assert "Join the worker" in output
     assert SECRET not in output
+
+
+@pytest.mark.parametrize(("member", "text", "written"), [(True, "a: 1", True), (True, "", False), (False, "a: 1", False)])
+def test_only_the_kubelet_of_a_node_gets_a_new_configuration(member: bool, text: str, written: bool) -> None:
+    path = Path(__file__).resolve().parents[3] / "roles/kubeadm/vars/main.yml"
+    states = [each for each in yaml.safe_load(path.read_text())["_kubeadm_host_states"] if isinstance(each, dict)]
+    (when,) = (state["when"] for state in states if state["name"] == "kubelet configuration")
+    values = {"cluster_node": {"member": member}, "kubeadm_kubelet_plan": {"node": text}}
+    assert jinja2.Template(when).render(values) == str(written)
 
 
 JOIN = """

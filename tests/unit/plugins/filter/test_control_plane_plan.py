@@ -251,6 +251,10 @@ KUBELET = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration
 NODE = KUBELET + "resolvConf: /run/systemd/resolve/resolv.conf\n"
 
 
+def node(text: str) -> dict[str, Any]:
+    return {"preflight_host": {"cluster": {"finished": True, "kubelet_configuration": text}}}
+
+
 def test_a_node_gets_the_setting_and_keeps_its_own() -> None:
     found = kubelet_plan(KUBELET, {"maxPods": 50, "resolvConf": "/etc/resolv.conf"}, NODE)
     assert yaml.safe_load(found["node"]) == {**yaml.safe_load(NODE), "maxPods": 50}
@@ -312,7 +316,14 @@ def test_when_kubelets_change(
 
 
 @pytest.mark.parametrize(
-    "content, known", [(NODE.encode(), True), (b"a: \xff\n", False), (NODE.encode() + b"# x\n" * 20000, False)]
+    "content, known",
+    [
+        (NODE.encode(), True),
+        (b"a: \xff\n", False),
+        (NODE.encode() + b"# x\n" * 20000, False),
+        # A power failure has cut it off. What is left may be a mapping.
+        (NODE.encode() + b"#" * (4096 - len(NODE)), False),
+    ],
 )
 def test_only_a_whole_configuration_of_a_node_is_changed(tmp_path: Path, content: bytes, known: bool) -> None:
     path = tmp_path / "var/lib/kubelet/config.yaml"
@@ -328,6 +339,11 @@ def test_only_a_whole_configuration_of_a_node_is_changed(tmp_path: Path, content
         (["cp1"], {}, False),
         (["cp1", "gpu1"], {"gpu1": {"node_change_deferred": True}}, False),
         (["cp1", "gpu1"], {"gpu1": {"node_change_deferred": False}}, True),
+        # A host that joins gets it from the cluster. The file of a node may have aliases, or could not be returned.
+        (["cp1", "gpu1"], {"gpu1": {"preflight_host": {"cluster": {"finished": False}}}}, True),
+        (["cp1", "gpu1"], {"gpu1": {"preflight_host": {"cluster": {"finished": True}}}}, False),
+        (["cp1", "gpu1"], {"gpu1": node("a: &a {x: 1}\nb: *a\n")}, False),
+        (["cp1", "gpu1"], {"gpu1": node(NODE)}, True),
     ],
 )
 def test_the_cluster_follows_when_all_nodes_have_it(there: list[str], hostvars: dict[str, Any], expected: bool) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_report
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_notes, preflight_report
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.differences import differences
 from hypothesis import given
 from hypothesis import strategies as st
-from test_preflight_problems import check
+from test_preflight_problems import changed, check
 
 CLUSTER = """\
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -344,3 +344,26 @@ _VALUES = st.recursive(
 def test_any_values_can_be_compared(wanted: Any, there: Any) -> None:
     list(differences(wanted, there))
     assert not list(differences(there, there))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "text", "damaged", "noted"),
+    [
+        ({"maxPods": 50}, "", [], True),
+        ({"maxPods": 50}, "a: &a {x: 1}\nb: *a\n", [], True),
+        ({"maxPods": 50}, KUBELET, [], False),
+        # Nothing is pending, or the damage is a problem of its own.
+        ({"maxPods": 110}, "", [], False),
+        ({"maxPods": 50}, "", ["/var/lib/kubelet/config.yaml"], False),
+    ],
+)
+def test_node_that_can_not_get_the_settings_of_kubelets_is_noted(
+    wanted: dict[str, Any], text: str, damaged: list[str], noted: bool
+) -> None:
+    changes = in_use()
+    for host in ("cp1", "gpu1", "gpu2"):
+        changes[f"{host}.facts.cluster"] |= {"kubelet_configuration": KUBELET}
+    changes["gpu1.facts.cluster"] |= {"kubelet_configuration": text, "damaged": damaged}
+    notes = preflight_notes(*changed(changes, kubelet_configuration=wanted))
+    words = "gpu1: The node does not get the settings of kubeadm_kubelet_configuration"
+    assert [note.partition(": /var")[0] for note in notes] == [words] * noted
