@@ -33,10 +33,24 @@ def test_servers_are_named_by_their_place_because_a_host_may_have_any_name() -> 
 
 
 @pytest.mark.parametrize(
-    ("read", "given", "found"), [("all\n", "one\n", "all\n"), ("", "one\n", "one\n"), ("all\n", None, "all\n")]
+    ("finished", "read", "given", "found"),
+    [
+        (True, "all\n", "one\n", "all\n"),
+        (False, "", "one\n", "one\n"),
+        (True, "all\n", None, "all\n"),
+        # The control plane was initialized again, with another CA.
+        (False, "former\n", "one\n", "one\n"),
+        (False, "all\n", None, "all\n"),
+        (False, "", None, ""),
+    ],
 )
-def test_a_join_and_the_next_run_write_the_same_authorities(read: str, given: str | None, found: str) -> None:
-    hosts = {"cp1": {"preflight_host": {"cluster": {"ca": read}}}}
+def test_a_join_and_the_next_run_write_the_same_authorities(
+    finished: bool, read: str, given: str | None, found: str
+) -> None:
     values = {} if given is None else {"api_endpoint_ca": given}
-    assert render("_api_endpoint_ca", cluster_control_plane="cp1", hostvars=hosts, **values).strip() == found.strip()
-    assert not render("_api_endpoint_ca", cluster_control_plane="", hostvars={})
+    cluster = {"ca": read, "finished": finished}
+    assert render("_api_endpoint_ca", _api_endpoint_cluster=cluster, **values).strip() == found.strip()
+    assert not render("_api_endpoint_ca", _api_endpoint_cluster={}).strip()
+    hosts = {"cp1": {"preflight_host": {"cluster": "read"}}}
+    assert render("_api_endpoint_cluster", cluster_control_plane="cp1", hostvars=hosts) == "read"
+    assert render("_api_endpoint_cluster", cluster_control_plane="", hostvars={}) == "{}"
