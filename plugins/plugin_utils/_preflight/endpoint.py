@@ -84,6 +84,19 @@ def names(cluster: Cluster) -> Iterator[Problem]:
             )
 
 
+def external_endpoint(cluster: Cluster) -> Iterator[Problem]:
+    """Check that cluster_api_endpoint is not the name to which this collection leads the nodes of this cluster."""
+    name, endpoint = cluster.settings["recorded_api_name"], cluster.settings["cluster_api_endpoint"]
+    if name and not cluster.settings["api_name"] and endpoint.lower() in (name, f"{name}:{_PORT}"):
+        yield Problem(
+            "api_endpoint_is_name",
+            f"cluster_api_endpoint is {endpoint}, the name that this collection gave to the API of the cluster",
+            "cluster_api_endpoint",
+            f"With this setting, {_HOSTS} and HAProxy on the nodes, which lead the name to the API, are not managed",
+            "Remove cluster_api_endpoint",
+        )
+
+
 def api_server_address(cluster: Cluster) -> Iterator[Problem]:
     """Check that the API server of a cluster that has a name also listens at 127.0.0.1, to which the name resolves."""
     recorded = [document(found, "ClusterConfiguration") for _reading, found in control_plane_facts(cluster)]
@@ -112,4 +125,4 @@ def _bind_address(made: Mapping[str, Any]) -> str:
 
 
 RULES: tuple[HostRule, ...] = (name_elsewhere, hosts_file)
-CLUSTER_RULES: tuple[ClusterRule, ...] = (api_server_address, names)
+CLUSTER_RULES: tuple[ClusterRule, ...] = (api_server_address, external_endpoint, names)

@@ -83,6 +83,25 @@ def test_cluster_with_a_name_refuses_another_endpoint_and_has_nothing_to_copy() 
     assert problem["do"] == "Remove cluster_api_endpoint: the endpoint of this cluster is cluster_api_name"
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "api_name", "refused"),
+    [
+        (NAME, "", True),
+        (f"{NAME}:6443", "", True),
+        (f"API{NAME[3:]}:6443", "", True),
+        # The endpoint that was chosen because it is the cluster's.
+        (f"{NAME}:6443", NAME, False),
+        ("192.168.7.11:6443", "", False),
+    ],
+)
+def test_name_of_this_collection_is_no_endpoint_of_the_user(endpoint: str, api_name: str, refused: bool) -> None:
+    found = check({}, cluster_api_endpoint=endpoint, api_name=api_name, recorded_api_name=NAME)
+    assert [(problem["kind"], problem["do"]) for problem in found] == [
+        ("api_endpoint_is_name", "Remove cluster_api_endpoint")
+    ] * refused
+    assert check({}, cluster_api_endpoint=endpoint, api_name=api_name) == []
+
+
 @pytest.mark.parametrize(("wanted", "refused"), [("", False), ("lab", False), ("west", True)])
 def test_cluster_keeps_the_name_that_it_was_created_with(wanted: str, refused: bool) -> None:
     found = check({}, cluster_name=wanted, recorded_name="lab")
