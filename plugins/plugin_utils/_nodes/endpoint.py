@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...module_utils._kubeadm import init_decision
 from ...module_utils._kubeadm.membership import recorded_names
 from ...module_utils._words import listing
 from .._preflight.network import is_node_name
@@ -91,12 +92,11 @@ def choose(
     when it was created remain if its inventory is renamed.
     """
     cluster: Mapping[str, Any] = host["cluster"] if host else {"begun": True, **recorded_names(record)}
-    # The files of a removed cluster may still be there.
-    is_there = bool(cluster.get("begun"))
+    is_there = _is_there(host, cluster)
     recorded = str(cluster.get("name", "")) if is_there else ""
     known = _known_names(cluster, host) if is_there else []
     label = name or recorded or dns_label(derived)
-    found = decide(given, api_name or f"api.{label}.internal", existing(host), known)
+    found = decide(given, api_name or f"api.{label}.internal", existing(host) if is_there else "", known)
     shown = name or (derived if recorded in ("", dns_label(derived)) else recorded)
     return {
         "kind": found.kind,
@@ -109,6 +109,12 @@ def choose(
         "recorded_name": recorded,
         "recorded_api_name": known[0] if known else "",
     }
+
+
+def _is_there(host: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:
+    """Return whether there is a cluster: the files of a removed one, and of an init that starts again, don't count."""
+    action = (host.get("control_plane") or {}).get("action")
+    return bool(cluster.get("begun")) and action not in (init_decision.INIT, init_decision.CLEAN)
 
 
 def _known_names(cluster: Mapping[str, Any], host: Mapping[str, Any]) -> list[str]:

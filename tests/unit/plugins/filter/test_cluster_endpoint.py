@@ -24,6 +24,7 @@ BLOCK = {"names": [OLD]}
 def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more: Any) -> dict[str, Any]:
     """Return what preflight reads of a control plane; ``stored`` is the endpoint that the API returns."""
     told = {"texts": {"ClusterConfiguration": f"controlPlaneEndpoint: {stored}\nkind: x\n"}} if stored else {}
+    told |= {"action": more.pop("action")} if "action" in more else {}
     names = {"name": more.pop("name", ""), "api_name": more.pop("api_name", "")}
     cluster = {"begun": more.pop("begun", True), "finished": finished, "endpoint": endpoint, **names}
     return {"cluster": cluster, "control_plane": told, **more}
@@ -43,6 +44,17 @@ def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more:
         (host("10.0.0.11:6443", finished=False), {}, "address", ""),
         (host("api.old.internal:6443", finished=False, api_name=OLD), {}, "name", "api.old.internal:6443"),
         (host(finished=False, api_name=OLD), {}, "name", "api.old.internal:6443"),
+        # It starts again, whatever it has left, so that a name can be corrected.
+        (host(finished=False, api_name=OLD, action="init"), {}, "name", "api.lab.internal:6443"),
+        (
+            host("api.old.internal:6443", finished=False, api_name=OLD, hosts_file=BLOCK, action="clean"),
+            {"api_name": "k8s.example.org"},
+            "name",
+            "k8s.example.org:6443",
+        ),
+        (host("10.0.0.11:6443", finished=False, action="clean"), {}, "name", "api.lab.internal:6443"),
+        (host("api.old.internal:6443", api_name=OLD, action="resume"), {}, "name", "api.old.internal:6443"),
+        (host("api.old.internal:6443", api_name=OLD, action="refuse"), {}, "name", "api.old.internal:6443"),
         # What a removed cluster has left behind.
         (host(finished=False, begun=False, api_name=OLD, hosts_file=BLOCK), {}, "name", "api.lab.internal:6443"),
         # Existing clusters with an address, whatever the settings.
