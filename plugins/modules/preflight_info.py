@@ -532,11 +532,12 @@ resolver:
 cluster:
   description: >-
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
-    interrupted. C(ca) contains the certificates of its CAs, C(endpoint) is the address of its API for all nodes, and
-    C(name) and C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are
-    files without which the host can't start, and that are empty, cut off or missing, as after a power failure;
-    C(finished) is false then, unless the kubelet runs. C(kubelet_configuration) is the text of the kubelet's
-    configuration file, empty if it is damaged, contains bytes that can't be returned, or is longer than 64 KiB.
+    interrupted. C(ca) contains the certificates of its CAs, C(api_server_names) the names and addresses in the
+    certificate of the host's API server, C(endpoint) is the address of its API for all nodes, and C(name) and
+    C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are files without
+    which the host can't start, and that are empty, cut off or missing, as after a power failure; C(finished) is false
+    then, unless the kubelet runs. C(kubelet_configuration) is the text of the kubelet's configuration file, empty if it
+    is damaged, contains bytes that can't be returned, or is longer than 64 KiB.
   returned: always
   type: dict
   sample:
@@ -547,6 +548,7 @@ cluster:
     finished: true
     damaged: []
     ca_hashes: ["sha256:..."]
+    api_server_names: [10.0.0.11, 10.96.0.1, api.lab.internal, cp1, kubernetes]
     ca: "-----BEGIN CERTIFICATE-----..."
     server: https://10.0.0.11:6443
     endpoint: api.lab.internal:6443

@@ -13,9 +13,9 @@ from typing import Any
 
 from .._files import printable, text_or_nothing, under
 from .._json import as_mapping, as_text
-from .damage import KUBELET_CERTIFICATE, KUBELET_CONFIGURATION, damaged_files, kubelet_runs, necessary
+from .damage import KUBELET_CERTIFICATE, KUBELET_CONFIGURATION, PKI, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, endpoint, host_port, read_kubeconfig
-from .x509 import CertificateError, certificates, common_name, public_key_hash
+from .x509 import CertificateError, alternative_names, certificates, common_name, public_key_hash
 
 _NODE = "system:node:"
 # The names of the cluster and of its API when this host became a part of it, written by the role kubeadm.
@@ -36,7 +36,8 @@ def membership(root: str) -> dict[str, Any]:
     """Return the host's cluster and kubeadm's progress; unknown texts are empty.
 
     ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca`` is
-    the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``kubelet_configuration`` is the text
+    the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``api_server_names`` are those in the
+    certificate of a control plane's API server. ``kubelet_configuration`` is the text
     of its file, which is changed and written back, empty if it is damaged. ``damaged`` are files without which the host can't start, and that
     are empty, cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
     """
@@ -62,6 +63,7 @@ def membership(root: str) -> dict[str, Any]:
         "finished": kubelet and (complete or not control_plane) and not interrupted,
         "damaged": list(damaged),
         "ca_hashes": [public_key_hash(certificate) for certificate in authorities],
+        "api_server_names": _api_server_names(root),
         "ca": "".join(_pem(certificate) for certificate in authorities),
         "server": server,
         "endpoint": _endpoint(administrator if control_plane else server),
@@ -100,6 +102,13 @@ def _certificates(pem: str) -> list[bytes]:
     try:
         found = certificates(pem)
         return found if all(public_key_hash(certificate) for certificate in found) else []
+    except CertificateError:
+        return []
+
+
+def _api_server_names(root: str) -> list[str]:
+    try:
+        return alternative_names(certificates(text_or_nothing(root, f"{PKI}/apiserver.crt"))[0])
     except CertificateError:
         return []
 

@@ -96,7 +96,12 @@ def choose(
     recorded = str(cluster.get("name", "")) if is_there else ""
     known = _known_names(cluster, host) if is_there else []
     label = name or recorded or dns_label(derived)
-    found = decide(given, api_name or f"api.{label}.internal", existing(host) if is_there else "", known)
+    wanted, there = api_name or f"api.{label}.internal", existing(host) if is_there else ""
+    found = decide(given, wanted, there, known)
+    if found.kind == ADDRESS and host:
+        # A migration begins with the certificate. Without it, the name is that of a removed cluster.
+        known = [each for each in known if each in (cluster.get("api_server_names") or ())]
+        found = decide(given, wanted, there, known)
     shown = name or (derived if recorded in ("", dns_label(derived)) else recorded)
     return {
         "kind": found.kind,

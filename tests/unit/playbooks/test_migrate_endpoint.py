@@ -32,6 +32,7 @@ Check that the endpoint can be changed
 
 Add the name to the certificates of the API servers
   cp1: cluster_lease (check) held
+  cp1: managed_files (check) cluster.json
   cp1: kubeadm_control_plane (check)
 
 Set up the name on each host
@@ -96,7 +97,7 @@ def test_steps_are_listed_in_order_and_nothing_changes(story: Story) -> None:
     assert all(args["nodes"] == ["cp1", "gpu1"] for args in asked(story, "kubeadm_endpoint"))
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
     records = [json.loads(file["content"]) for file in files if file["path"] == "/var/lib/gpulab/cluster.json"]
-    assert records == [{"name": "lab", "api_name": NAME}] * 2
+    assert records == [{"name": "lab", "api_name": NAME}] * 3
 
 
 def test_kubeconfig_that_got_the_name_in_this_run_is_kept(story: Story) -> None:
@@ -130,6 +131,7 @@ def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(st
         for answer in story.answers:
             if answer["result"].get("cluster", {}).get("role") == "control_plane":
                 answer["result"]["hosts_file"] = {**answer["result"]["hosts_file"], "names": [NAME]}
+                answer["result"]["cluster"]["api_server_names"] = [NAME]
     status, output = story.play(PLAN, {**story.settings, "cluster_http_proxy": "http://192.0.2.3:3128"})
     assert status == 0, output
     files = [file for args in asked(story, "managed_files") for file in args["files"]]

@@ -27,6 +27,7 @@ def host(endpoint: str = "", *, stored: str = "", finished: bool = True, **more:
     told |= {"action": more.pop("action")} if "action" in more else {}
     names = {"name": more.pop("name", ""), "api_name": more.pop("api_name", "")}
     cluster = {"begun": more.pop("begun", True), "finished": finished, "endpoint": endpoint, **names}
+    cluster["api_server_names"] = more.pop("served", ["10.0.0.11", "cp1"])
     return {"cluster": cluster, "control_plane": told, **more}
 
 
@@ -121,8 +122,12 @@ def test_name_of_a_cluster_remains_if_its_inventory_is_renamed(
     ("reading", "record", "given_endpoint", "is_named", "api_name"),
     [
         # Some nodes use the name already, whatever the cluster's own configuration says, and whatever is set now.
-        (host("10.0.0.11:6443", hosts_file=BLOCK), "", "", True, OLD),
-        (host("10.0.0.11:6443", api_name=OLD), "", "", True, OLD),
+        (host("10.0.0.11:6443", hosts_file=BLOCK, served=["10.0.0.11", OLD]), "", "", True, OLD),
+        (host("10.0.0.11:6443", api_name=OLD, served=[OLD]), "", "", True, OLD),
+        (host("10.0.0.11:6443", api_name="api.removed.internal", hosts_file=BLOCK, served=[OLD]), "", "", True, OLD),
+        # The cluster that had the name was removed.
+        (host("10.0.0.11:6443", hosts_file=BLOCK), "", "", False, "api.other.internal"),
+        (host("10.0.0.11:6443", api_name=OLD), "", "", False, "api.other.internal"),
         (host("10.0.0.11:6443"), "", "", False, "api.other.internal"),
         (host("10.0.0.11:6443", hosts_file=BLOCK), "", "10.0.0.11:6443", False, OLD),
         # Without preflight.
@@ -138,6 +143,7 @@ def test_name_that_a_cluster_has_got_remains(
     found = cluster_endpoint(reading, given_endpoint, "api.other.internal", "", LAB, record=record)
     assert (found["is_named"], found["api_name"]) == (is_named, api_name)
     assert found["kind"] == ("external" if given_endpoint else "address")
+    assert found["recorded_api_name"] == (OLD if api_name == OLD else "")
 
 
 def test_name_of_the_cluster_in_a_report_comes_from_the_record() -> None:

@@ -566,6 +566,14 @@ def test_a_certificate_that_cannot_be_read_has_no_hash(read: Read, host: Host) -
     assert (read()["cluster"]["ca_hashes"], read()["cluster"]["ca"]) == ([], "")
 
 
+def test_the_names_of_the_api_server_are_returned(read: Read, host: Host, authority: Authority) -> None:
+    assert read()["cluster"]["api_server_names"] == []
+    host.write("etc/kubernetes/pki/apiserver.crt", "".join(authority.issue("x", names=["api.lab.internal"])))
+    assert "api.lab.internal" in read()["cluster"]["api_server_names"]
+    host.write("etc/kubernetes/pki/apiserver.crt", "-----BEGIN CERTIFICATE-----\neHg=\n-----END CERTIFICATE-----\n")
+    assert read()["cluster"]["api_server_names"] == []
+
+
 def test_the_ca_is_returned_without_anything_else_in_its_file(read: Read, host: Host, authority: Authority) -> None:
     host.write("etc/kubernetes/pki/ca.crt", f"# by hand\n{authority.pem}-----BEGIN X-----\n")
     assert read()["cluster"]["ca"].split() == authority.pem.split()
