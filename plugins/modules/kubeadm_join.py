@@ -94,6 +94,8 @@ attributes:
     support: full
     details:
       - Nothing is run, and no token is required. A host that would fail also fails in check mode.
+      - A name of the API that M(gpulab.kubernetes.hosts_file) has not written yet does not count as an API that does
+        not answer.
   diff_mode:
     support: none
   idempotent:

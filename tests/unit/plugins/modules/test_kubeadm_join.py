@@ -338,6 +338,20 @@ def test_the_api_is_asked_before_the_files_of_a_node_are_moved(host: Host, answe
     assert said[answer] in result["msg"]
 
 
+@pytest.mark.parametrize("block", [False, True])
+def test_check_mode_does_not_wait_for_a_name_that_the_run_writes_before(host: Host, block: bool) -> None:
+    host.run()
+    (host.root / JOINED[2]).write_text("")
+    path = host.etc / "kubelet.conf"
+    path.write_text(path.read_text().replace(host.api.url, "https://api.lab.invalid:6443"))
+    assert "could not be determined" in host.run(check=True)["msg"]
+    (host.root / "var/lib/gpulab/cluster.json").write_text('{"api_name": "api.lab.invalid"}')
+    lines = "# BEGIN gpulab.kubernetes\n127.0.0.1 api.lab.invalid\n# END gpulab.kubernetes\n"
+    (host.root / "etc/hosts").write_text(lines if block else "127.0.0.1 localhost\n")
+    assert ("msg" in host.run(check=True)) == block
+    assert "could not be determined" in host.run()["msg"]
+
+
 @pytest.mark.parametrize("name", ["admin.conf", "pki/mine.crt", "manifests/mine.yaml"])
 def test_other_files_of_a_worker_do_not_matter(host: Host, name: str) -> None:
     host.run()
