@@ -89,6 +89,13 @@ token_left:
   returned: success
   type: bool
   sample: false
+lost_name:
+  description: >-
+    Name at which the kubelet reaches the API, if the certificate had expired, the name is in
+    C(/var/lib/gpulab/cluster.json), and M(gpulab.kubernetes.hosts_file) has to write it again.
+  returned: success
+  type: str
+  sample: ""
 """
 
 from typing import Any

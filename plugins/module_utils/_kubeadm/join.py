@@ -14,13 +14,12 @@ from typing import Any
 
 from .._command import CommandError
 from .._errors import DomainError
-from .._files import ASIDE, move_aside, put_file, read_text, text_or_nothing, time_stamp, under, write_text
-from .._host.hosts_file import PATH, block_names
+from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under, write_text
 from . import join_decision as state
 from .damage import KUBELET_CERTIFICATE, KUBELET_CONF, damaged_files, kubelet_runs
 from .join_command import is_ca_hash
-from .kubeconfig import Kubeconfig, endpoint, host_port, read_kubeconfig
-from .membership import RECORD, node_name, recorded_names
+from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
+from .membership import lost_name, node_name
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, public_key_hash
@@ -230,15 +229,11 @@ class KubeadmJoin:
         except ApiRefusedError as error:
             return replace(found, api=state.REFUSED, api_message=str(error))
         except ApiSilentError as error:
-            if self._module.check_mode and self._lacks_name(found.server):
+            # The run writes the name before the host joins.
+            if self._module.check_mode and lost_name(self._root, found.server):
                 return found
             return replace(found, api=state.SILENT, api_message=str(error))
         return replace(found, api=state.KNOWN)
-
-    def _lacks_name(self, server: str) -> bool:
-        """Return whether the host lost the name of the API, which a run has written before the host joins."""
-        name = recorded_names(text_or_nothing(self._root, RECORD))["api_name"]
-        return name == endpoint(server)[0] and name not in block_names(text_or_nothing(self._root, PATH))
 
 
 def _hashes(pem: str) -> Sequence[str]:

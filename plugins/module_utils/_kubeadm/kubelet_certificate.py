@@ -24,7 +24,7 @@ from .damage import KUBELET_CERTIFICATE as _CURRENT
 from .damage import KUBELET_CONF as _CONFIG
 from .kubeconfig import KubeconfigError, read_kubeconfig
 from .leaves import check_authorities, check_clock, documents, node_configuration
-from .membership import node_name
+from .membership import lost_name, node_name
 from .run import Kubeadm
 from .x509 import CertificateError, certificates, expires
 
@@ -49,7 +49,8 @@ class KubeletCertificate:
         """Replace an expired certificate. Raise DomainError."""
         expired = self._is_expired()
         left = self._path(_CONFIG).exists() and _is_ours(read_text(self._path(_BOOTSTRAP)) or "")
-        result = {"changed": expired or left, "expired": expired, "token_left": left}
+        name = self._lost_name() if expired else ""
+        result = {"changed": expired or left, "expired": expired, "token_left": left, "lost_name": name}
         if expired:
             check_clock(self._module.params["controller_time"])
             if self._path(_CA_KEY).exists():
@@ -74,6 +75,12 @@ class KubeletCertificate:
         except CertificateError:
             # It was cut off by a power failure, or is missing.
             return True
+
+    def _lost_name(self) -> str:
+        try:
+            return lost_name(self._root, read_kubeconfig(read_text(self._path(_CONFIG)) or "").server)
+        except KubeconfigError:
+            return ""
 
     def _present(self) -> str:
         """Return the certificate that the kubelet uses. Without rotation, its kubeconfig contains it."""

@@ -12,6 +12,8 @@ import textwrap
 from typing import Any
 
 from .._files import printable, text_or_nothing, under
+from .._host.hosts_file import PATH as HOSTS
+from .._host.hosts_file import block_names
 from .._json import as_mapping, as_text
 from .damage import KUBELET_CERTIFICATE, KUBELET_CONFIGURATION, PKI, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, endpoint, host_port, read_kubeconfig
@@ -130,6 +132,13 @@ def recorded_names(text: str) -> dict[str, str]:
         record = {}
     found = {key: as_text(record.get(key)) for key in _RECORDED}
     return {key: name if _RECORDED[key].fullmatch(name) else "" for key, name in found.items()}
+
+
+def lost_name(root: str, server: str) -> str:
+    """Return the name of the API in a URL that the host has recorded and lost from /etc/hosts, empty if it has not."""
+    name = recorded_names(text_or_nothing(root, RECORD))["api_name"]
+    is_lost = name not in block_names(text_or_nothing(root, HOSTS))
+    return name if name and is_lost and endpoint(server)[0] == name else ""
 
 
 def _server(text: str) -> str:

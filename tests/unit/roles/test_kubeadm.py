@@ -159,8 +159,10 @@ KUBELETS = """
 def test_token_for_kubelets_is_deleted_whether_they_get_their_certificate_or_not(
     tmp_path: Path, expired: bool, fails: bool, deleted: list[str]
 ) -> None:
-    site = Site(tmp_path, further=["kubelet_certificate"])
-    site.answer("kubelet_certificate", {"expired": expired, "token_left": False})
+    site = Site(tmp_path, further=["kubelet_certificate", "hosts_file"])
+    lost = "api.lab.internal" if expired else ""
+    site.answer("kubelet_certificate", {"expired": expired, "token_left": False, "lost_name": lost})
+    site.answer("hosts_file", {"changed": True})
     site.answer("kubelet_certificate", {"failed": fails, "msg": "it was not issued"}, TOKEN)
     site.answer("kubeadm_join_info", {"token": TOKEN})
     site.answer("kubeadm_join_info", {}, '"delete"')
@@ -171,6 +173,8 @@ def test_token_for_kubelets_is_deleted_whether_they_get_their_certificate_or_not
     assert len(asked) == 2 * len(deleted)
     assert SECRET not in output
     assert all(args["controller_time"] for args in site.asked("kubelet_certificate"))
+    assert all(args["names"] == {lost: "127.0.0.1"} for args in site.asked("hosts_file"))
+    assert bool(site.asked("hosts_file")) == expired
 
 
 RENDER = """

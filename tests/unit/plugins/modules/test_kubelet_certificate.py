@@ -91,6 +91,31 @@ def test_a_worker_requests_a_new_certificate_with_a_token(node: Node) -> None:
     assert not node.run()["changed"]
 
 
+NAME = "api.lab.internal"
+
+
+@pytest.mark.parametrize(
+    ("days", "record", "hosts", "lost"),
+    [
+        (-1, f'{{"api_name": "{NAME}"}}', "127.0.0.1 localhost\n", NAME),
+        (-1, f'{{"api_name": "{NAME}"}}', f"# BEGIN gpulab.kubernetes\n127.0.0.1 {NAME}\n", ""),
+        (-1, '{"api_name": "api.other.internal"}', "", ""),
+        (-1, "", "", ""),
+        # This is what site.yml repairs.
+        (1, f'{{"api_name": "{NAME}"}}', "", ""),
+    ],
+)
+def test_a_name_that_the_kubelet_needs_and_that_is_lost_is_returned(
+    node: Node, days: int, record: str, hosts: str, lost: str
+) -> None:
+    node.has(days)
+    (node.etc / "kubelet.conf").write_text(rotated_kubeconfig(f"https://{NAME}:6443", node.authority.pem))
+    (node.root / "var/lib/gpulab").mkdir()
+    (node.root / "var/lib/gpulab/cluster.json").write_text(record)
+    (node.root / "etc/hosts").write_text(hosts + "# END gpulab.kubernetes\n" * ("BEGIN" in hosts))
+    assert node.run(check=True)["lost_name"] == lost
+
+
 def test_a_worker_needs_a_token(node: Node) -> None:
     message = node.run()["msg"]
     assert "there is no token" in message
