@@ -61,6 +61,11 @@ def endpoint_migration_problem(choice: Mapping[str, Any], exists: bool, left_out
     return endpoint.migration_problem(choice["kind"], exists, list(left_out))
 
 
+def endpoint_is_stale(host: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
+    """Return whether the names in the /etc/hosts of a host are those of a removed cluster."""
+    return endpoint.is_stale(host, choice)
+
+
 def control_plane_addresses(control_planes: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the addresses of the control planes, as far as they are known, by their names in the inventory."""
     found = {name: _node_address(hosts, name) for name in control_planes}
@@ -141,6 +146,7 @@ class FilterModule:
             "api_server": api_server,
             "cluster_endpoint": cluster_endpoint,
             "control_plane_addresses": control_plane_addresses,
+            "endpoint_is_stale": endpoint_is_stale,
             "endpoint_migration_problem": endpoint_migration_problem,
             "expected_api": expected_api,
             "kubeconfig_path": kubeconfig_path,

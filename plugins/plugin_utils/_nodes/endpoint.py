@@ -96,11 +96,12 @@ def choose(
     recorded = str(cluster.get("name", "")) if is_there else ""
     known = _known_names(cluster, host) if is_there else []
     label = name or recorded or dns_label(derived)
+    served = [each for each in known if each in (cluster.get("api_server_names") or ())]
     wanted, there = api_name or f"api.{label}.internal", existing(host) if is_there else ""
     found = decide(given, wanted, there, known)
     if found.kind == ADDRESS and host:
         # A migration begins with the certificate. Without it, the name is that of a removed cluster.
-        known = [each for each in known if each in (cluster.get("api_server_names") or ())]
+        known = served
         found = decide(given, wanted, there, known)
     shown = name or (derived if recorded in ("", dns_label(derived)) else recorded)
     return {
@@ -109,11 +110,22 @@ def choose(
         "api_name": found.api_name,
         # An interrupted migration has set up the name on some nodes.
         "is_named": found.kind == NAME or (found.kind == ADDRESS and bool(known)),
+        "was_named": bool(served) or not host,
         "name": label,
         "shown_name": shown,
         "recorded_name": recorded,
         "recorded_api_name": known[0] if known else "",
     }
+
+
+def is_stale(host: Mapping[str, Any], choice: Mapping[str, Any]) -> bool:
+    """Return whether the names in the /etc/hosts of a host, as preflight has read it, are those of a removed cluster.
+
+    ``choice`` is that of ``choose``. A kubelet may use a name that the control plane has lost.
+    """
+    names = (host.get("hosts_file") or {}).get("names") or ()
+    used = str((host.get("cluster") or {}).get("endpoint", "")).rpartition(":")[0]
+    return bool(names) and not choice["is_named"] and not choice["was_named"] and used not in names
 
 
 def _is_there(host: Mapping[str, Any], cluster: Mapping[str, Any]) -> bool:

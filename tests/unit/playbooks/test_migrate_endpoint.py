@@ -125,19 +125,24 @@ def test_run_that_would_leave_out_a_part_is_refused(
 PLAN = "- name: Show the changes\n  ansible.builtin.import_playbook: gpulab.kubernetes.plan\n"
 
 
-@pytest.mark.parametrize("begun", [True, False])
-def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(story: Story, begun: bool) -> None:
-    if begun:
-        for answer in story.answers:
-            if answer["result"].get("cluster", {}).get("role") == "control_plane":
-                answer["result"]["hosts_file"] = {**answer["result"]["hosts_file"], "names": [NAME]}
-                answer["result"]["cluster"]["api_server_names"] = [NAME]
+@pytest.mark.parametrize(
+    ("in_hosts", "begun", "written"),
+    # The last one is the name of a removed cluster.
+    [(True, True, [{NAME: "127.0.0.1"}] * 2), (False, False, []), (True, False, [{}])],
+)
+def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(
+    story: Story, in_hosts: bool, begun: bool, written: list[dict[str, str]]
+) -> None:
+    for answer in story.answers:
+        if answer["result"].get("cluster", {}).get("role") == "control_plane":
+            answer["result"]["hosts_file"] = {**answer["result"]["hosts_file"], "names": [NAME] * in_hosts}
+            answer["result"]["cluster"]["api_server_names"] = [NAME] * begun
     status, output = story.play(PLAN, {**story.settings, "cluster_http_proxy": "http://192.0.2.3:3128"})
     assert status == 0, output
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
     texts = [str(file) for file in files if "gpulab-proxy" in file["path"]]
     assert any(NAME in text for text in texts) == begun, texts
-    assert [args["names"] for args in asked(story, "hosts_file")] == [{NAME: "127.0.0.1"}] * (2 * begun)
+    assert [args["names"] for args in asked(story, "hosts_file")] == written
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleUndefinedVariable
-from ansible_collections.gpulab.kubernetes.plugins.filter.access import cluster_endpoint, control_plane_addresses
+from ansible_collections.gpulab.kubernetes.plugins.filter.access import (
+    cluster_endpoint,
+    control_plane_addresses,
+    endpoint_is_stale,
+)
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.endpoint import dns_label
 from hypothesis import given
 from hypothesis import strategies as st
@@ -144,6 +148,34 @@ def test_name_that_a_cluster_has_got_remains(
     assert (found["is_named"], found["api_name"]) == (is_named, api_name)
     assert found["kind"] == ("external" if given_endpoint else "address")
     assert found["recorded_api_name"] == (OLD if api_name == OLD else "")
+
+
+@pytest.mark.parametrize(
+    ("reading", "given_endpoint", "used", "is_stale"),
+    [
+        (host("10.0.0.11:6443"), "", "10.0.0.11:6443", True),
+        (host("10.0.0.11:6443", api_name=OLD), "", "10.0.0.11:6443", True),
+        (host("lb.example.org:6443", hosts_file=BLOCK), "lb.example.org:6443", "lb.example.org:6443", True),
+        # A new cluster, to which this host does not belong yet.
+        (BARE, "lb.example.org:6443", "", True),
+        (BARE, "", "", False),
+        (host(f"{OLD}:6443", api_name=OLD, served=[OLD]), "", f"{OLD}:6443", False),
+        # A migration was interrupted, and then somebody has set the endpoint.
+        (host("10.0.0.11:6443", api_name=OLD, served=[OLD]), "", "10.0.0.11:6443", False),
+        (host("10.0.0.11:6443", api_name=OLD, served=[OLD]), "10.0.0.11:6443", "10.0.0.11:6443", False),
+        # The control plane has lost the name.
+        (host(f"{OLD}:6443", served=[OLD]), "", f"{OLD}:6443", False),
+        (UNREAD, "lb.example.org:6443", "", False),
+    ],
+)
+def test_names_of_a_removed_cluster_are_stale(
+    reading: dict[str, Any], given_endpoint: str, used: str, is_stale: bool
+) -> None:
+    choice = cluster_endpoint(reading, given_endpoint, "", "", LAB)
+    worker = {"hosts_file": BLOCK, "cluster": {"endpoint": used}}
+    assert endpoint_is_stale(worker, choice) == is_stale
+    assert not endpoint_is_stale({**worker, "hosts_file": {"names": []}}, choice)
+    assert not endpoint_is_stale({}, choice)
 
 
 def test_name_of_the_cluster_in_a_report_comes_from_the_record() -> None:
