@@ -39,9 +39,9 @@ def membership(root: str) -> dict[str, Any]:
 
     ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca`` is
     the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``api_server_names`` are those in the
-    certificate of a control plane's API server. ``kubelet_configuration`` is the text
-    of its file, which is changed and written back, empty if it is damaged. ``damaged`` are files without which the host can't start, and that
-    are empty, cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
+    certificate of a control plane's API server. ``kubelet_configuration`` is the text of its file, which is changed and
+    written back, empty if it is damaged. ``damaged`` are files without which the host can't start, and that are empty,
+    cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (

@@ -78,7 +78,9 @@ def test_created_token_is_not_logged(run: Run, programs: Any) -> None:
     assert SECRET not in output
 
 
-@pytest.mark.parametrize(("member", "text", "written"), [(True, "a: 1", True), (True, "", False), (False, "a: 1", False)])
+@pytest.mark.parametrize(
+    ("member", "text", "written"), [(True, "a: 1", True), (True, "", False), (False, "a: 1", False)]
+)
 def test_only_the_kubelet_of_a_node_gets_a_new_configuration(member: bool, text: str, written: bool) -> None:
     path = Path(__file__).resolve().parents[3] / "roles/kubeadm/vars/main.yml"
     states = [each for each in yaml.safe_load(path.read_text())["_kubeadm_host_states"] if isinstance(each, dict)]
