@@ -31,6 +31,7 @@ CA = "-----BEGIN CERTIFICATE-----\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
     *(
+        "hosts_file",
         "kubeadm_control_plane",
         "kubeadm_endpoint",
         "kubeadm_init",
