@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from site_trace import trace
 from stubbed_site import Site
-from test_site_trace import KUBECONFIG, Story, finished
+from test_site_trace import KUBECONFIG, Story, finished, worker_joins
 
 PLAYBOOK = "- name: Change the endpoint\n  ansible.builtin.import_playbook: gpulab.kubernetes.migrate_endpoint\n"
 CONFIGURATION = "controlPlaneEndpoint: 192.168.7.11:6443\nkind: ClusterConfiguration\nnetworking: {}\n"
@@ -164,3 +164,16 @@ def test_step_that_fails_on_one_host_is_the_last_one_on_all_hosts(
     status, output = story.play(PLAYBOOK, story.settings, "--check")
     assert status != 0 and "what went wrong" in output
     assert {args["part"] for args in asked(story, "kubeadm_endpoint")} == parts
+
+
+def test_host_that_joins_gets_rid_of_the_name_of_a_removed_cluster(tmp_path: Path) -> None:
+    story = worker_joins(tmp_path)
+    for answer in story.answers:
+        if answer["host"] == "gpu2" and "hosts_file" in answer["result"]:
+            answer["result"]["hosts_file"] = {**answer["result"]["hosts_file"], "names": [NAME]}
+    story.answer("hosts_file", {"changed": True})
+    site = "- name: Run\n  ansible.builtin.import_playbook: gpulab.kubernetes.site\n"
+    status, output = story.play(site, {**story.settings, "cluster_api_endpoint": "192.168.7.11:6443"})
+    assert status == 0, output
+    # The plan, and the change.
+    assert [args["names"] for args in asked(story, "hosts_file")] == [{}, {}]
