@@ -32,7 +32,7 @@ def answer(text: str) -> tuple[bool, str]:
         if told.get("responses"):
             return True, str(told["responses"][0])
         return False, "; ".join(told.get("errors") or []) or "no answer"
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return False, text.strip() or "no answer"
 
 

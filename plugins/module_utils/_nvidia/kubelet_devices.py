@@ -55,7 +55,7 @@ def parse_checkpoint(text: str, prefix: str = "nvidia.com/") -> list[Pod]:
                 pod = pods.setdefault(entry["PodUID"], Pod(entry["PodUID"]))
                 pod.devices = sorted({*pod.devices, *_ids(entry["DeviceIDs"])})
                 pod.resources = sorted({*pod.resources, entry["ResourceName"]})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DomainError(f"Error while reading the kubelet's record of devices: {error!r}") from error
     return [pods[uid] for uid in sorted(pods)]
 

@@ -45,7 +45,7 @@ def summary(text: str) -> dict[str, Any]:
         if line.startswith(SUMMARY):
             try:
                 found = json.loads(line[len(SUMMARY) :])
-            except ValueError:
+            except (ValueError, RecursionError):
                 return {}
             return found if isinstance(found, dict) else {}
     return {}

@@ -103,7 +103,7 @@ def test_both_cgroup_drivers_are_supported(host: Host, cgroup: str) -> None:
     assert [pod["uid"] for pod in host.run()["pods"]] == [TRAIN]
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"Data": {"PodDeviceEntries": [{"PodUID": 1}]}}'])
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, '{"Data": {"PodDeviceEntries": [{"PodUID": 1}]}}'])
 def test_an_unreadable_record_is_an_error(host: Host, text: str) -> None:
     host.checkpoint.write_text(text)
     result = host.run()
