@@ -83,6 +83,11 @@ def site() -> Iterator[Site]:
 
 
 def test_cluster_with_an_address_stays_as_it_is(site: Site) -> None:
+    run = play(site.path).expect_success()
+    # The patch with the periods of a shutdown, which takes effect with the next upgrade of the node.
+    assert run.changed_tasks() == {
+        "gpulab.kubernetes.kubeadm : Install the Kubernetes packages, and configure kubelet and crictl"
+    }
     play(site.path).expect_unchanged()
     assert NAME not in site.worker.run(PARTS)
     (context,) = yaml.safe_load(site.kept())["contexts"]
@@ -124,7 +129,7 @@ def test_everything_uses_the_name_and_the_address_is_still_valid(site: Site) -> 
     assert f"127.0.0.1 {NAME}" in parts and parts.split()[-2:] == ["active", "inactive"]
     assert kubelet_server(site.worker) == f"https://{NAME}:6443"
     maps = site.cluster.get("configmaps", "--all-namespaces")["items"]
-    found = {each["metadata"]["name"]: str(each["data"]) for each in maps}
+    found = {each["metadata"]["name"]: str(each.get("data")) for each in maps}
     for name in ("kubeadm-config", "cluster-info", "kube-proxy"):
         assert f"{NAME}:6443" in found[name], name
     former = Access.read(site.kept())
