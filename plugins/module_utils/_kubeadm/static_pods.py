@@ -36,6 +36,8 @@ _INTERVAL = 0.5
 _ENDS = 2
 _LINES, _LONGEST_LINE = 15, 300
 _GRACE = 30
+# The API server closes its port at once, but waits up to 60 s for clients that watch, which only prolongs the gap.
+_API_SERVER_GRACE = 3
 # A container from before a change may be ending: it is healthy if it still is after this time, in seconds.
 _STEADY = 2.0
 
@@ -143,10 +145,10 @@ class StaticPods:
     def restart(self, component: str) -> None:
         """Stop the containers of a component; the kubelet starts a new one, even if this run ends here."""
         running = [each.id for each in self.containers(component) if each.running]
+        grace = _API_SERVER_GRACE if component == API_SERVER else _GRACE
         if running:
-            self._runner.check(
-                ["crictl", "stop", "--timeout", str(_GRACE), *running], f"restarting {component}", timeout=_GRACE + 60
-            )
+            argv = ["crictl", "stop", "--timeout", str(grace), *running]
+            self._runner.check(argv, f"restarting {component}", timeout=grace + 60)
 
     def pull(self, image: str, limit: float) -> None:
         """Pull an image that a new manifest needs, so that a missing one is noticed before anything changes."""

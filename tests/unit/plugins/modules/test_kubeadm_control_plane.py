@@ -69,6 +69,12 @@ def test_the_api_server_comes_first_and_etcd_last(host: ControlPlaneHost) -> Non
     assert host.started == list(COMPONENTS)
 
 
+def test_the_api_server_is_not_given_the_time_that_it_would_wait_for_watching_clients(host: ControlPlaneHost) -> None:
+    host.run(certificates="all")
+    stopped = dict(line.split()[:2:-1] for line in host.log if line.startswith("crictl stop --timeout"))
+    assert int(stopped["kube-apiserver"]) <= 5 < int(stopped["etcd"])
+
+
 @pytest.mark.parametrize("part", ["apiServer", "scheduler", "etcd"])
 def test_what_does_not_start_is_undone_with_its_last_lines(host: ControlPlaneHost, part: str) -> None:
     before = {name: host.manifest(name) for name in COMPONENTS}
