@@ -103,7 +103,7 @@ def test_a_flag_that_someone_added_stays(lab: Lab, inventory: Inventory) -> None
     host = inventory.control_plane
     host.run(f"sed -i 's/^    - kube-apiserver$/&\\n    - --profiling=false/' {MANIFEST}")
     host.run(
-        "for i in $(seq 120); do crictl logs $(crictl ps -q --name kube-apiserver) 2>&1 | grep -q profiling && "
+        "for i in $(seq 120); do grep -qz -- --profiling=false /proc/$(pgrep -xo kube-apiserver)/cmdline && "
         "kubectl --kubeconfig /etc/kubernetes/admin.conf get --raw /readyz && exit; sleep 1; done; exit 1",
         180,
     )
@@ -116,7 +116,8 @@ def test_a_flag_that_someone_added_stays(lab: Lab, inventory: Inventory) -> None
 
 
 def test_a_setting_of_kubelets_reaches_all_nodes(lab: Lab, inventory: Inventory) -> None:
-    wanted = variables(kubeadm_kubelet_configuration={"maxPods": 77})
+    given = inventory.control_plane.variables["kubeadm_kubelet_configuration"]
+    wanted = variables(kubeadm_kubelet_configuration={**given, "maxPods": 77})
     resolver = {
         name: host.run("grep resolvConf /var/lib/kubelet/config.yaml") for name, host in inventory.hosts.items()
     }
@@ -174,8 +175,8 @@ def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, 
     control_plane.run(SHORT.replace("VERSION", version))
     first = '{"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "kubernetesVersion": "VERSION"}'
     control_plane.run(f"echo '{first.replace('VERSION', version)}' > /run/k.yaml")
-    names = {control_plane: control_plane.run("hostname").strip(), worker: worker.run("hostname").strip()}
-    for host, name in names.items():
+    named = [(host, host.run("hostname").strip()) for host in (control_plane, worker)]
+    for host, name in named:
         pem = control_plane.run(KUBELET.replace("NAME", name))
         host.run("systemctl stop kubelet; crictl ps -q | xargs -r crictl stop >/dev/null 2>&1; true", 180)
         host.run(
@@ -184,7 +185,7 @@ def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, 
         )
     control_plane.run("rm /run/k.yaml")
     time.sleep(125)
-    for host in names:
+    for host, _name in named:
         host.run("systemctl start kubelet")
     assert control_plane.attempt("kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes").returncode
     begun = time.monotonic()
@@ -195,7 +196,7 @@ def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, 
     assert worker.attempt("ls /etc/kubernetes/bootstrap-kubelet.conf").returncode
     assert {token["metadata"]["name"] for token in cluster.get(*tokens)["items"]} <= before
     ready = {node["metadata"]["name"] for node in cluster.get("nodes")["items"]}
-    assert ready == set(names.values())
+    assert ready == {name for _host, name in named}
     play(lab.path).expect_success()
     totals = json.loads(lab.report.read_text())["totals"]
     assert totals["proven"] == totals["gpus"]
