@@ -11,9 +11,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.cluster import Cluster
+from support.cluster import Cluster, condition, gpu_pod
 from support.hosts import ROOT, Host, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import Run, play
@@ -25,6 +26,14 @@ SPEC = ROOT / "tests" / "integration" / "specs" / "vm.yml"
 SLOW = 3600
 # On the disk of the root file system, and not in fstab.
 SWAP_PARTITION = "/dev/vda2"
+# The seconds that a pod needs to save its work, and where.
+SAVING, SAVED = 40, "/var/lib/saved"
+PERIODS = """
+sed -i 's/^shutdownGracePeriod: .*/shutdownGracePeriod: 120s/
+        s/^shutdownGracePeriodCriticalPods: .*/shutdownGracePeriodCriticalPods: 20s/' /var/lib/kubelet/config.yaml
+test $(grep -c '^shutdownGracePeriod.*0s$' /var/lib/kubelet/config.yaml) = 2
+systemctl restart kubelet
+"""
 
 if absent := vm.missing():
     pytest.skip(f"QEMU is missing: apt-get install {' '.join(absent)}", allow_module_level=True)
@@ -112,8 +121,24 @@ def test_the_vms_kernel_serves_and_mounts_nfs(machine: Machine, tmp_path: Path) 
     assert machine.host.run("ls -d /srv/gpulab", SLOW).strip() == "/srv/gpulab"
 
 
-def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:
+def saving_pod() -> dict[str, Any]:
+    """Return a pod that needs a time after SIGTERM to save its work on the node's disk."""
+    count = f"i=0; while [ $i -lt {SAVING} ]; do i=$((i+1)); echo $i >/saved/steps; sync; sleep 1; done; exit 0"
+    pod = gpu_pod("saving", 0, vm.NODE)
+    (container,) = pod["spec"]["containers"]
+    container["command"] = ["/bin/sh", "-c", f"trap '{count}' TERM; while true; do sleep 1; done"]
+    container["volumeMounts"] = [{"name": "saved", "mountPath": "/saved"}]
+    pod["spec"]["volumes"] = [{"name": "saved", "hostPath": {"path": SAVED, "type": "DirectoryOrCreate"}}]
+    pod["spec"] |= {"terminationGracePeriodSeconds": 2 * SAVING, "restartPolicy": "Never"}
+    return pod
+
+
+def test_pods_have_time_to_save_before_a_reboot_after_which_the_node_is_ready_again(machine: Machine) -> None:
+    """A host with GPUs gets these periods when it joins; this machine has none."""
     cluster = Cluster.of(machine.lab.inventory())
+    machine.host.run(PERIODS, SLOW)
+    cluster.apply(saving_pod())
+    cluster.kubectl("wait", "pod/saving", "--for=condition=Ready", f"--timeout={SLOW}s")
     before = machine.host.run("cat /proc/sys/kernel/random/boot_id", SLOW)
     machine.host.attempt("systemctl reboot", SLOW)
     end = time.monotonic() + SLOW / 3
@@ -123,6 +148,10 @@ def test_after_a_reboot_the_node_is_ready_again(machine: Machine) -> None:
         time.sleep(5)
         done = machine.host.attempt("cat /proc/sys/kernel/random/boot_id", SLOW)
         now = done.stdout if done.returncode == 0 else before
+    assert machine.host.run(f"cat {SAVED}/steps", SLOW).strip() == str(SAVING)
+    pod = cluster.get("pod", "saving")
+    assert (pod["status"]["phase"], condition(pod, "DisruptionTarget")) == ("Failed", "True")
+    cluster.delete_pod("saving")
     assert swaps(machine.host) == []
     assert machine.host.run("systemctl is-active --wait kubelet containerd", SLOW).split() == ["active", "active"]
     while vm.NODE not in cluster.ready_nodes() or cluster.boot_id(vm.NODE) != now.strip():
