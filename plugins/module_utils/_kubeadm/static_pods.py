@@ -166,11 +166,16 @@ class StaticPods:
         """
         deadline, since = time.monotonic() + self._limit, _newest(files)
         healthy_since: float | None = None
+        hastened = component != API_SERVER
         restarts = RestartCounter(since, self._limit / 10)
         while True:
             found, reason = self._look(component)
             if started(found, since, before):
                 reason = self._reason(component, asked)
+            elif not hastened and self._reason(component, asked):
+                # The kubelet is stopping the container of the former manifest, which has closed its port.
+                self.restart(component)
+                hastened = True
             now = time.monotonic()
             healthy_since = None if reason else healthy_since or now
             if healthy_since is not None and now - healthy_since >= (_STEADY if before else 0):

@@ -75,6 +75,18 @@ def test_the_api_server_is_not_given_the_time_that_it_would_wait_for_watching_cl
     assert int(stopped["kube-apiserver"]) <= 5 < int(stopped["etcd"])
 
 
+def test_an_api_server_that_the_kubelet_stops_is_not_given_that_time_either(host: ControlPlaneHost) -> None:
+    path = host.root / "containers"
+    state = json.loads(path.read_text())
+    state["kube-apiserver"]["ending"] = True
+    path.write_text(json.dumps(state))
+    host.api.before_answer = lambda: host.api.answers.update(
+        {"/healthz": (500, "") if "ending" in path.read_text() and "--v=4" in host.manifest() else (200, "ok")}
+    )
+    assert not host.run(cluster=cluster(apiServer={"v": "4"}))["failed"]
+    assert "crictl stop --timeout 3 kube-apiserver" in host.log
+
+
 @pytest.mark.parametrize("part", ["apiServer", "scheduler", "etcd"])
 def test_what_does_not_start_is_undone_with_its_last_lines(host: ControlPlaneHost, part: str) -> None:
     before = {name: host.manifest(name) for name in COMPONENTS}
