@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, running
 from support.play import Run, play
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print the figures that tests have measured, in seconds."""
+    for report in [*terminalreporter.stats.get("passed", []), *terminalreporter.stats.get("failed", [])]:
+        for name, seconds in report.user_properties:
+            terminalreporter.write_line(f"{report.nodeid.rpartition('::')[2]}: {name}: {seconds:.1f} s")
+
+
+@pytest.fixture
+def figure(record_property: Callable[[str, object], None]) -> Callable[[str, float], None]:
+    """Record a figure in seconds, which is printed when the tests have ended."""
+    return record_property
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ The cluster was created by release 0.2.0, whose clusters have an address.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,7 +102,9 @@ def test_steps_are_listed_and_nothing_changes(site: Site) -> None:
     assert site.worker.run(PARTS) == before
 
 
-def test_endpoint_changes_with_a_short_gap_although_each_step_is_interrupted(site: Site, tmp_path: Path) -> None:
+def test_endpoint_changes_with_a_short_gap_although_each_step_is_interrupted(
+    site: Site, tmp_path: Path, figure: Callable[[str, float], None]
+) -> None:
     access = admin_access(site.inventory.control_plane)
     controller, node = tmp_path / "controller.log", tmp_path / "worker.log"
     with (
@@ -120,6 +122,8 @@ def test_endpoint_changes_with_a_short_gap_although_each_step_is_interrupted(sit
         site.guide.through("migrate_endpoint")
         steps, gaps = training.steps(), {kind: outside.gap(kind) for kind in ("list", "write")}
         gaps |= {f"{kind} of a worker": inside.gap(kind) for kind in ("list", "write")}
+    for kind, gap in gaps.items():
+        figure(f"gap ({kind})", gap.seconds)
     assert (steps.restarts, steps.lost) == (0, 0)
     assert {kind: gap for kind, gap in gaps.items() if gap.seconds > LONGEST_GAP} == {}, gaps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ ALLOW = variables(cluster_control_plane_gap="allow")
 GAP, OFF = 40, 300
 MANIFEST = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 PKI = "/etc/kubernetes/pki"
+Figure = Callable[[str, float], None]
 CURRENT = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 
 
@@ -51,11 +52,13 @@ def tenant(inventory: Inventory) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def short_gap(host: Host, log: Path) -> Iterator[None]:
+def short_gap(host: Host, log: Path, figure: Figure) -> Iterator[None]:
     with ApiProber(admin_access(host), log) as prober:
         prober.wait()
         yield
     gaps = {kind: prober.gap(kind) for kind in KINDS}
+    for kind, gap in gaps.items():
+        figure(f"gap ({kind})", gap.seconds)
     assert {kind: gap for kind, gap in gaps.items() if gap.seconds > GAP} == {}
 
 
@@ -75,9 +78,11 @@ def test_a_change_is_only_shown_unless_the_gap_is_allowed(lab: Lab, inventory: I
 
 
 @pytest.mark.usefixtures("tenant")
-def test_a_changed_flag_and_a_new_name_are_rolled_out(lab: Lab, inventory: Inventory, tmp_path: Path) -> None:
+def test_a_changed_flag_and_a_new_name_are_rolled_out(
+    lab: Lab, inventory: Inventory, tmp_path: Path, figure: Figure
+) -> None:
     host = inventory.control_plane
-    with short_gap(host, tmp_path / "answers.jsonl"):
+    with short_gap(host, tmp_path / "answers.jsonl", figure):
         play(lab.path, *settings(**{"event-ttl": "2h"}), *ALLOW).expect_success()
     assert "--event-ttl=2h" in host.run(f"cat {MANIFEST}")
     assert "DNS:k8s.lan" in host.run(f"openssl x509 -noout -ext subjectAltName -in {PKI}/apiserver.crt")
@@ -132,11 +137,11 @@ def test_a_setting_of_kubelets_reaches_all_nodes(lab: Lab, inventory: Inventory)
 
 
 @pytest.mark.usefixtures("tenant")
-def test_certificates_are_renewed(lab: Lab, inventory: Inventory, tmp_path: Path) -> None:
+def test_certificates_are_renewed(lab: Lab, inventory: Inventory, tmp_path: Path, figure: Figure) -> None:
     host = inventory.control_plane
     serials = f"for f in {PKI}/apiserver.crt {PKI}/etcd/server.crt; do openssl x509 -noout -serial -in $f; done"
     before = set(host.run(serials).split())
-    with short_gap(host, tmp_path / "answers.jsonl"):
+    with short_gap(host, tmp_path / "answers.jsonl", figure):
         play(lab.path, playbook="playbooks/renew_certificates.yml").expect_success()
     assert not before & set(host.run(serials).split())
     # The new kubeconfig next to the inventory is that of the host.
@@ -167,7 +172,9 @@ for name in ("client-certificate-data", "client-key-data"):
 """
 
 
-def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, inventory: Inventory) -> None:
+def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(
+    lab: Lab, inventory: Inventory, figure: Figure
+) -> None:
     control_plane, (worker,) = inventory.control_plane, inventory.workers
     version = "v" + control_plane.run("kubelet --version").split("v")[-1].strip()
     tokens = ("secrets", "-n", "kube-system", "--field-selector=type=bootstrap.kubernetes.io/token")
@@ -192,7 +199,9 @@ def test_a_cluster_that_was_off_for_too_long_returns_with_one_command(lab: Lab, 
     play(lab.path, playbook="playbooks/renew_certificates.yml").expect_success()
     cluster = Cluster.of(inventory)
     cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=120s")
-    assert time.monotonic() - begun <= OFF
+    took = time.monotonic() - begun
+    figure("back", took)
+    assert took <= OFF
     assert worker.attempt("ls /etc/kubernetes/bootstrap-kubelet.conf").returncode
     assert {token["metadata"]["name"] for token in cluster.get(*tokens)["items"]} <= before
     ready = {node["metadata"]["name"] for node in cluster.get("nodes")["items"]}
