@@ -162,6 +162,8 @@ class Arena:
             fired, run = controller.interrupted(self.play, point, *self.arguments)
             if ended := checks.not_interrupted(point, run, fired=fired):
                 return ended
+            # A person starts the next run when the machines are back.
+            checks.await_answers(hosts)
             before = checks.identity(hosts) if prober or checks.initialized(run) else ""
             again = controller.run(self.play, "again", *self.arguments)
             probing.close()

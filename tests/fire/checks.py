@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from datetime import datetime
 
 from support.api_prober import NAMESPACE, ApiProber
@@ -30,6 +31,15 @@ def not_interrupted(point: Point, run: Run, *, fired: bool) -> tuple[str, str] |
     if run.status:
         return "failed", f"the run failed before its fault, with {run.status}:\n{run.failures() or run.tail(20)}"
     return "missed", "the run ended before its moment came"
+
+
+def await_answers(hosts: Inventory) -> None:
+    """Wait until all hosts can be reached. Raises AssertionError if one can't within two minutes."""
+    end = time.monotonic() + 120
+    for host in hosts.hosts.values():
+        while (done := host.attempt("true")).returncode:
+            assert time.monotonic() < end, f"{host.name} did not come back: {done.stderr}"
+            time.sleep(1)
 
 
 def has_cluster(hosts: Inventory) -> bool:

@@ -35,8 +35,12 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
         "third": Run(0, ""),
         "problems": [],
         "files": {},
+        # The answers to the question whether the machine is back, the last one first.
+        "down": [0, 255, 255],
     }
-    hosts = SimpleNamespace(hosts={"gpu1": SimpleNamespace(name="gpu1")}, control_plane=None)
+    host = SimpleNamespace(name="gpu1", attempt=lambda _script: SimpleNamespace(returncode=found["down"].pop()))
+    hosts = SimpleNamespace(hosts={"gpu1": host}, control_plane=None)
+    monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _seconds: None))
     monkeypatch.setattr(Inventory, "read", lambda _path: hosts)
     monkeypatch.setattr(checks, "has_cluster", lambda _hosts: False)
     monkeypatch.setattr(checks, "cluster_problems", lambda _hosts: found["problems"])
@@ -68,6 +72,8 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
 def test_each_outcome_of_a_point(plan: dict[str, Any], change: dict[str, Any], outcome: str, words: str) -> None:
     plan.update(change)
     found, why = arena.Arena("site.yml").attempt(POINT, Path("unused"))
+    # Only after an interruption is the next run started, when the machine is back.
+    assert plan["down"] == ([] if plan["fired"] else [0, 255, 255])
     assert found == outcome and words in why
     assert bool(words) == bool(why)
 
