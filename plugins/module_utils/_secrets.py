@@ -9,8 +9,6 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from ansible.module_utils.common.parameters import remove_values
-
 MASK = "********"
 _NAME = r"(?:passw(?:or)?d|passphrase|token|secret|(?:api|access|certificate)[_-]?key)"
 _FLAG = rf"--?[\w-]{{0,40}}{_NAME}"
@@ -51,6 +49,9 @@ def is_secret(name: str) -> bool:
 
 def command_line(argv: Sequence[str], secrets: Iterable[str] = ()) -> str:
     """Return a command as a user would type it, without ``secrets``. They are removed before quoting changes them."""
+    # Not at the top, because the program for backups uses this file on hosts without Ansible.
+    from ansible.module_utils.common.parameters import remove_values
+
     shown: list[str] = []
     is_value = False
     for word in remove_values(list(argv), set(secrets)):

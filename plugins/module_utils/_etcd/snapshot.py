@@ -20,16 +20,16 @@ from .members import Snapshot, read_snapshot
 RESERVE = 256 * 2**20
 
 
-def check_space(path: Path, db_size: int) -> None:
-    """Raise DomainError if ``path`` can't be a file, or has no space for a database of this size."""
+def check_space(path: Path, db_size: int, copies: int = 1) -> None:
+    """Raise DomainError if ``path`` can't be a file, or has no space for copies of a database of this size."""
     if not path.is_absolute() or path.is_dir():
         raise DomainError(f"Error while saving {path}: it must be the absolute path of a file.")
     disk = os.statvfs(next(each for each in path.parents if each.exists()))
-    free, needed = disk.f_bavail * disk.f_frsize, db_size + RESERVE
+    free, needed = disk.f_bavail * disk.f_frsize, copies * db_size + RESERVE
     if free < needed:
         raise DomainError(
-            f"Error while saving {path}: the database has {_mib(db_size)} MiB, and {_mib(RESERVE)} MiB must stay free, "
-            f"but only {_mib(free)} MiB are free. Free {_mib(needed - free)} MiB, or save it elsewhere."
+            f"Error while saving {path}: the database has {_mib(db_size)} MiB{_times(copies)}, and {_mib(RESERVE)} MiB "
+            f"must stay free, but only {_mib(free)} MiB are free. Free {_mib(needed - free)} MiB, or save it elsewhere."
         )
 
 
@@ -73,6 +73,10 @@ def _save(etcd: Etcd, etcdutl: str, path: Path, timeout: float) -> Snapshot:
             with contextlib.suppress(FileNotFoundError):
                 left.unlink()
     return found
+
+
+def _times(copies: int) -> str:
+    return "" if copies == 1 else f", of which {copies} copies are needed"
 
 
 def _mib(size: int) -> int:

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+from ..plugin_utils._backup.program import problems, program_files
+from ..plugin_utils._report.origin import collection_version
+
+DOCUMENTATION = r"""
+name: backup
+short_description: Internal filters for backups
+extends_documentation_fragment: gpulab.kubernetes.internal
+"""
+
+
+def backup_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """Add the version of this collection to the settings of the program."""
+    return {**settings, "collection": collection_version(Path(__file__).resolve().parents[2])}
+
+
+def backup_problems(recipients: list[str], places: list[str], count: int, days: float, directory: str) -> list[str]:
+    """List what is wrong with the settings of backups."""
+    return list(problems(recipients, places, count, days, directory))
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "backup_problems": backup_problems,
+            "backup_program": program_files,
+            "backup_settings": backup_settings,
+        }

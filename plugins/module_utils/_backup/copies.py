@@ -1,0 +1,70 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copy encrypted archives to other places with rclone, and read each copy back."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from .._command import Runner
+from .._errors import REPORTED, DomainError, reported
+from .archive import describe, digest, expired
+from .manifest import Part, read_archive_name
+from .state import Settings
+
+# A half copy has this suffix.
+_PART = ".part"
+_PATIENCE = ("--contimeout=15s", "--timeout=60s", "--retries=2", "--low-level-retries=3")
+_LIMIT = 1800
+
+
+def copy_archive(runner: Runner, settings: Settings, archive: Path) -> dict[str, str]:
+    """Copy the archive to all places; return why the copy to a place failed, empty if it did not."""
+    expected, found = describe(archive), {}
+    for place in settings.places:
+        try:
+            _copy(runner, settings, archive, f"{place.rstrip('/')}/{settings.node}", expected)
+            found[place] = ""
+        except REPORTED as error:
+            found[place] = str(reported(error))[:1000]
+    return found
+
+
+def _copy(runner: Runner, settings: Settings, archive: Path, directory: str, expected: Part) -> None:
+    target = f"{directory}/{archive.name}"
+
+    def rclone(*arguments: str) -> Sequence[str]:
+        return [*_argv(settings), *arguments]
+
+    runner.check(rclone("copyto", str(archive), f"{target}{_PART}"), f"copying the backup to {target}", timeout=_LIMIT)
+    got = _read_back(rclone("cat", f"{target}{_PART}"), target)
+    if got != expected:
+        # It is left for a person to look at; the next successful copy removes it.
+        raise DomainError(
+            f"Error while reading back {target}: it returned {got.size} bytes"
+            f"{' with another content' if got.size == expected.size else f' instead of {expected.size}'}"
+        )
+    runner.check(rclone("moveto", f"{target}{_PART}", target), f"renaming {target}{_PART}", timeout=_LIMIT)
+    listed = runner.check(rclone("lsf", "--files-only", directory), f"listing {directory}", timeout=_LIMIT).stdout
+    names = listed.splitlines()
+    left = [name for name in names if name.endswith(_PART) and read_archive_name(name[: -len(_PART)])]
+    old = expired(names, archive.name, time.time(), settings.keep_count, settings.keep_days)
+    for name in [*left, *old]:
+        runner.check(rclone("deletefile", f"{directory}/{name}"), f"deleting {directory}/{name}", timeout=_LIMIT)
+
+
+def _argv(settings: Settings) -> list[str]:
+    return ["rclone", *([f"--config={settings.rclone_config}"] if settings.rclone_config else []), *_PATIENCE]
+
+
+def _read_back(argv: Sequence[str], target: str) -> Part:
+    # An archive may be larger than the memory, so it is not read by the runner.
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        found = digest(process.stdout)  # type: ignore[arg-type]  # It is a pipe.
+    if process.returncode != 0:
+        raise DomainError(f"Error while reading back {target}: rclone ended with exit status {process.returncode}")
+    return found

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Collect what a control plane is restored from, except for etcd's snapshot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from .._command import CommandError, Runner
+from .._errors import DomainError
+from .._files import put_file, read_file, read_text, under
+from .._json import as_mapping, as_text, read_object
+from .._kubeadm.x509 import certificates, public_key_hash
+from .manifest import CONFIGURATION, ENCRYPTION, PKI, RECORD
+
+_PKI = "/etc/kubernetes/pki"
+_API_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+_ADMIN = "/etc/kubernetes/admin.conf"
+_CLUSTER = "/var/lib/gpulab/cluster.json"
+# The configuration that was read last, in case that the API does not answer.
+_LAST_CONFIGURATION = "/var/lib/gpulab/kubeadm-config.yaml"
+_CONFIG_MAP = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
+_FLAG = re.compile(r"""^\s*-\s*["']?--encryption-provider-config=([^\s"']+)""", re.MULTILINE)
+_VERSION = re.compile(r"""^kubernetesVersion:[ \t]*["']?v?([0-9][0-9A-Za-z.-]*)""", re.MULTILINE)
+_NAME = re.compile(r"""^clusterName:[ \t]*["']?([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)["']?[ \t]*$""", re.MULTILINE)
+_DEFAULT_NAME = "kubernetes"
+
+
+def files(module: Any, root: str = "/") -> dict[str, bytes]:
+    """Return the files of a backup by their names in the archive. Raise DomainError if one can't be read."""
+    found = {CONFIGURATION: _configuration(module, root).encode("utf-8", "surrogateescape")}
+    directory = under(root, _PKI)
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            found[f"{PKI}{path.relative_to(directory)}"] = _content(path)
+    flag = _FLAG.search(read_text(under(root, _API_SERVER)) or "")
+    if flag:
+        found[ENCRYPTION] = _content(under(root, flag.group(1)))
+    record = read_file(under(root, _CLUSTER))
+    if record is not None:
+        found[f"{RECORD}cluster.json"] = record
+    return found
+
+
+def authority(found: dict[str, bytes]) -> str:
+    """Return kubeadm's hash of the cluster's CA."""
+    return public_key_hash(certificates(found.get(f"{PKI}ca.crt", b"").decode("ascii", "replace"))[0])
+
+
+def kubernetes_version(found: dict[str, bytes]) -> str:
+    """Return the version in kubeadm's configuration, for example 1.36.5. Raise DomainError."""
+    version = _VERSION.search(_text(found[CONFIGURATION]))
+    if not version:
+        raise DomainError("Error while reading kubeadm's configuration: it has no kubernetesVersion")
+    return version.group(1)
+
+
+def cluster_name(found: dict[str, bytes]) -> str:
+    """Return the name that the collection, else kubeadm, has recorded for the cluster."""
+    record = found.get(f"{RECORD}cluster.json", b"")
+    recorded = as_text(read_object(_text(record), _CLUSTER).get("name")) if record.strip() else ""
+    configured = _NAME.search(_text(found[CONFIGURATION]))
+    return recorded or (configured.group(1) if configured else _DEFAULT_NAME)
+
+
+def _configuration(module: Any, root: str) -> str:
+    """Return kubeadm's ClusterConfiguration, the last known one if the API does not answer."""
+    last = under(root, _LAST_CONFIGURATION)
+    argv = ["kubectl", f"--kubeconfig={under(root, _ADMIN)}", "--request-timeout=10s", "get", "--raw", _CONFIG_MAP]
+    try:
+        answer = Runner(module).check(argv, "reading kubeadm's configuration from the API", timeout=30).stdout
+        text = as_text(
+            as_mapping(read_object(answer, "kubeadm's configuration").get("data")).get("ClusterConfiguration")
+        )
+        if not text.strip():
+            raise DomainError("Error while reading kubeadm's configuration from the API: it is empty")
+    except CommandError:
+        known = read_text(last)
+        if not known:
+            raise
+        return known
+    if read_text(last) != text:
+        put_file(last, text.encode("utf-8", "surrogateescape"), 0o600)
+    return text
+
+
+def _content(path: Path) -> bytes:
+    content = read_file(path)
+    if not content:
+        raise DomainError(
+            f"Error while reading {path} for the backup: it is {'missing' if content is None else 'empty'}"
+        )
+    return content
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
