@@ -33,6 +33,7 @@ ROLES = (
     "kubeadm",
     "cluster_api",
     "etcd",
+    "backup",
     "node_change",
     "flannel",
     "gpu_sharing",

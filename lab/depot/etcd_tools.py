@@ -1,4 +1,4 @@
-"""etcdctl and etcdutl as in etcd's release archives, which only the role etcd needs: `build --with etcd`."""
+"""etcd, etcdctl and etcdutl as in etcd's release archives, which only the role etcd needs: `build --with etcd`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BELOW = "github.com/etcd-io/etcd/releases/download"
 def build() -> None:
     """Build and store missing archives; existing ones are reused. Raises DepotError."""
     for version in versions.table()["etcd_tools"]:
-        programs = recipes.etcd_tools(f"v{version}")
+        programs = (recipes.etcd(f"v{version}"), *recipes.etcd_tools(f"v{version}"))
         for recipe in programs:
             golang.provide(recipe)
         directory = paths.www() / _BELOW / f"v{version}"

@@ -152,6 +152,8 @@ def _sources(depot: Mapping[str, str]) -> dict[str, Any]:
         "minikube_release_url": releases,
         "minikube_sha256": f"{releases}/v{minikube()}/minikube-linux-amd64.sha256",
         "minikube_binary_mirror": f"{url}/dl.k8s.io/release",
+        # The programs that backups need are only there after `build --with etcd`.
+        "backup_enabled": False,
         "etcd_tools_release_url": etcd,
         "etcd_tools_sha256": etcd
         + "/v{{ etcd_tools_version }}/etcd-v{{ etcd_tools_version }}-linux-amd64.tar.gz.sha256",

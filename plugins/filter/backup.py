@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
@@ -27,9 +28,19 @@ def backup_problems(recipients: list[str], places: list[str], count: int, days: 
     return list(problems(recipients, places, count, days, directory))
 
 
+def backup_lines(taken: Mapping[str, Any]) -> list[str]:
+    """Describe a backup that was taken: the archive, who can decrypt it, and where copies are."""
+    recipients, places = taken["recipients"], taken["places"]
+    who = [f"encrypted for {each}" for each in recipients] or ["not encrypted: root on this host can read all Secrets"]
+    where = [f"copy in {place}" for place in places] or ["no copy elsewhere: it is lost with this host"]
+    what = f"{taken['archive']}: {taken['size']} bytes, revision {taken['revision']}, {taken['keys']} keys"
+    return [what, "restored on trial, and compared with etcd", *who, *where, "not in it: data in volumes"]
+
+
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "backup_lines": backup_lines,
             "backup_problems": backup_problems,
             "backup_program": program_files,
             "backup_settings": backup_settings,

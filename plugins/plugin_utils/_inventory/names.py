@@ -37,6 +37,7 @@ PREFIXES = (
     "wandb_launch_",
 )
 SHARED_PREFIXES = (
+    "backup_",
     "containerd_",
     "docker_",
     "drift_",

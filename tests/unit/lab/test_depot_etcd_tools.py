@@ -20,7 +20,7 @@ TOOLS = versions.table()["etcd_tools"]
 def www(lab_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that the programs are built, and pack them."""
     for version in TOOLS:
-        for recipe in recipes.etcd_tools(f"v{version}"):
+        for recipe in (recipes.etcd(f"v{version}"), *recipes.etcd_tools(f"v{version}")):
             recipe.directory.mkdir(parents=True)
             recipe.program(recipe.name).write_text(f"{recipe.name} {version}")
     monkeypatch.setattr(golang, "provide", lambda _recipe: None)
@@ -41,7 +41,7 @@ def test_the_inventory_leads_to_an_archive_with_its_checksum(www: Path, version:
     assert checksum.read_text().strip() == hashlib.sha256(archive.read_bytes()).hexdigest()
     with tarfile.open(archive) as packed:
         contents = {entry.name: entry.mode for entry in packed}
-        assert contents == {f"etcd-v{version}-linux-amd64/{name}": 0o755 for name in ("etcdctl", "etcdutl")}
+        assert contents == {f"etcd-v{version}-linux-amd64/{name}": 0o755 for name in ("etcd", "etcdctl", "etcdutl")}
         program = packed.extractfile(f"etcd-v{version}-linux-amd64/etcdutl")
         assert program is not None and program.read().decode() == f"etcdutl {version}"
 

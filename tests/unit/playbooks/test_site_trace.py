@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from etcd_release import make_release
 from preflight_facts import facts
 from site_trace import trace
 from stubbed_site import Site
@@ -106,6 +107,10 @@ class Story(Site):  # type: ignore[misc]
         self.settings: dict[str, Any] = {
             "ansible_become": False,
             "cluster_report_prefix": "",
+            "_etcd_directory": str(place / "etcd/etcd-3.6.6"),
+            "etcd_tools_version": "3.6.6",
+            "etcd_tools_release_url": f"file://{place}/releases",
+            "etcd_tools_sha256": make_release(place / "releases", "3.6.6"),
             "__cluster_api_file": {"content": base64.b64encode(KUBECONFIG.encode()).decode()},
         }
         self.answer("preflight_info", {"repositories": []})

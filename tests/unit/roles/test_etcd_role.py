@@ -5,18 +5,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import stat
-import tarfile
 from pathlib import Path
 
 import yaml
+from etcd_release import make_release
 from stubbed_site import Site
 
 ROOT = Path(__file__).resolve().parents[3]
 VERSION = "3.6.8"
 RELEASE = f"etcd-v{VERSION}-linux-amd64"
+PROGRAMS = ("etcd", "etcdctl", "etcdutl")
 PLAYBOOK = """
 - name: Use etcd
   hosts: workers
@@ -33,20 +32,7 @@ PLAYBOOK = """
 """
 INFO = {"members": [{"name": "cp1", "health": "healthy"}], "voters": 1, "healthy": 1, "may_fail": 0}
 HOSTS = ("damaged", "spoilt")
-INSTALLING = ["Create the directory of the tools", "Download the release of etcd", "Unpack etcdctl and etcdutl"]
-
-
-def make_release(place: Path) -> str:
-    """Write a release archive below ``place``, and return its checksum."""
-    path = place / f"v{VERSION}" / f"{RELEASE}.tar.gz"
-    path.parent.mkdir(parents=True)
-    with tarfile.open(path, "w:gz") as archive:
-        for name in ("etcd", "etcdctl", "etcdutl", "README.md"):
-            entry = tarfile.TarInfo(f"{RELEASE}/{name}")
-            data = f"the program {name}\n".encode()
-            entry.size, entry.mode, entry.mtime = len(data), 0o755, 1_700_000_000
-            archive.addfile(entry, io.BytesIO(data))
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+INSTALLING = ["Create the directory of the tools", "Download the release of etcd", "Unpack the programs"]
 
 
 class Hosts:
@@ -61,7 +47,7 @@ class Hosts:
             "_etcd_directory": "{{ cases }}/{{ inventory_hostname }}/etcd-{{ etcd_tools_version }}",
             "etcd_tools_version": VERSION,
             "etcd_tools_release_url": f"file://{place}/releases",
-            "etcd_tools_sha256": make_release(place / "releases"),
+            "etcd_tools_sha256": make_release(place / "releases", VERSION),
         }
 
     def directory(self, host: str) -> Path:
@@ -79,7 +65,7 @@ class Hosts:
         return {host: list(tasks) for host, tasks in changed.items()}
 
 
-def test_the_two_programs_are_installed_and_kept(tmp_path: Path) -> None:
+def test_the_programs_are_installed_and_kept(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path)
     for host in HOSTS:
         hosts.directory(host).parent.mkdir(parents=True)
@@ -108,14 +94,14 @@ def test_the_two_programs_are_installed_and_kept(tmp_path: Path) -> None:
     (hosts.directory("spoilt") / f"{RELEASE}.tar.gz").write_text("half")
     assert hosts.play("--check") == {"damaged": [], "spoilt": ["Download the release of etcd"]}
     assert not hosts.site.asked("etcd_info") and not hosts.site.asked("etcd_snapshot"), "they use these programs"
-    assert hosts.play() == {"damaged": ["Unpack etcdctl and etcdutl"], "spoilt": ["Download the release of etcd"]}
+    assert hosts.play() == {"damaged": ["Unpack the programs"], "spoilt": ["Download the release of etcd"]}
     assert not any(hosts.play("--check").values())
     assert len(hosts.site.asked("etcd_info")) == len(HOSTS)
     for host in HOSTS:
         directory = hosts.directory(host)
         assert sorted(path.name for path in directory.parent.iterdir()) == [directory.name, "etcd-copies"]
-        assert sorted(path.name for path in directory.iterdir()) == [f"{RELEASE}.tar.gz", "etcdctl", "etcdutl"]
-        for name in ("etcdctl", "etcdutl"):
+        assert sorted(path.name for path in directory.iterdir()) == sorted([f"{RELEASE}.tar.gz", *PROGRAMS])
+        for name in PROGRAMS:
             assert (directory / name).read_text() == f"the program {name}\n"
             assert stat.S_IMODE((directory / name).stat().st_mode) == 0o755
 
