@@ -34,6 +34,7 @@ IMAGES_OF = {
     "wandb_launch": ("wandb_launch", "agent in the cluster"),
 }
 PACKAGES_OF = {
+    "backup": "site, with backup_recipients",
     "docker": "docker",
     "minikube": "minikube",
     "nfs_cache": "storage",
@@ -66,7 +67,7 @@ def section(table: Table) -> str:
         table(("playbook", "image", "pulled by digest", "setting", "for"), downloads.optional_images()),
         "### Packages of optional playbooks\n",
         table(("playbook", "hosts", "repository", "packages"), downloads.optional_packages()),
-        "### Files of optional playbooks and roles\n",
+        "### Files\n",
         table(("playbook", "file", "setting"), downloads.files()),
     ]
     return "\n".join(parts).strip()
@@ -127,7 +128,7 @@ class Downloads:
         yield "`minikube`", f"`{url}`", "`minikube_release_url`"
         tools = self._versions["kubernetes"][self._kubernetes]["etcd_tools"]
         release = f"{self._flat['etcd_tools_release_url']}/v{tools}/etcd-v{tools}-linux-amd64.tar.gz"
-        yield "the role `etcd`", f"`{release}`", "`etcd_tools_release_url`"
+        yield "`site`, for backups", f"`{release}`", "`etcd_tools_release_url`"
         yield (
             "`gpu_operator`",
             f"{chart} of `{operator['gpu_operator_chart_repository_url']}`",

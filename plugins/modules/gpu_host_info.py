@@ -127,6 +127,14 @@ moved_aside:
   elements: str
   version_added: 0.2.0
   sample: [20261120T210001.000000Z]
+backup:
+  description: >-
+    Newest good backup of a control plane (C(taken), C(archive), C(revision), C(size), C(recipients), C(places)), its
+    age in C(hours), and the C(error) of the last attempt with the C(step) that failed. Empty if the role C(backup) has
+    set up none.
+  returned: success
+  type: dict
+  version_added: 0.3.0
 deferred:
   description: >-
     Text of C(/var/lib/gpulab/deferred.json), in which the role C(node_change) records changes that wait until the GPUs

@@ -97,7 +97,7 @@ QUESTIONS = (
     ("add a node", "docs/own-machines.md#after-the-first-run", "add a line to the inventory and run `site.yml` again"),
     ("remove a node", "docs/uninstall.md#a-node", "kubectl delete node"),
     ("upgrade Kubernetes", "docs/updating.md#upgrade-kubernetes", "--patches /etc/kubernetes/patches"),
-    ("back up", "docs/updating.md#back-up-the-cluster", "tasks_from: snapshot"),
+    ("back up", "docs/updating.md#back-up-the-cluster", "gpulab.kubernetes.backup"),
     ("share one GPU between two", "docs/sharing-gpus.md#one-gpu-for-two-people", "host_vars/gpu1.yml"),
     ("proxy", "docs/own-machines.md#the-inventory", "behind-a-proxy"),
     ("air-gapped, offline", "docs/air-gapped.md", "containerd_registry_mirrors"),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .._apt.key import ending_keys
+from .._backup.info import backup_info
 from .._containerd.files import config_files
 from .._errors import DomainError
 from .._files import deferred, moved_aside
@@ -43,6 +44,7 @@ def ensure(module: Any) -> dict[str, Any]:
         "apt_keys": ending_keys(root / "etc/apt/keyrings", time.time()),
         "moved_aside": moved_aside(top),
         "deferred": deferred(top),
+        "backup": backup_info(top),
         **read(top, params["packages"], os.uname().release),
         "containerd_files": files,
         "certificates": _certificates(module) if params["certificates"] else {},

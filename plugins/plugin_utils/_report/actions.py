@@ -15,6 +15,7 @@ from ...module_utils._nvidia_smi.faults import COMMANDS, DO_LOOK
 from ...module_utils._problem import Problem, make_problem, mark_commands, read, split_commands, together
 from ...module_utils._words import counted
 from .._nodes.deferral import sentence
+from .backup import problems as backup_problems
 from .certificates import CA_DAYS, REPLACE_CA, renewal
 from .drift import Row
 from .launch import problems as launch_problems
@@ -34,6 +35,7 @@ _ORDER = (
     "isolated",
     "deferred",
     "drift",
+    "backup",
     "xids",
     "launch",
     "certificate",
@@ -133,6 +135,8 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
         what = f"the kernel log could not be read: {text(entry['xids_failure'])}"
         do = "Without it, errors of GPUs (Xids) are unknown. On the host, check: `journalctl -k`."
         yield _action("xids", WARNING, "kernel_log_unread", host, what, do)
+    for kind, what, do in backup_problems(dictionary(entry.get("backup"))):
+        yield _action("backup", WARNING, kind, host, what, do)
     yield from _certificates(host, entry, certificate_days)
     for moment in texts(entry.get("moved_aside")):
         since = f"{moment[:4]}-{moment[4:6]}-{moment[6:8]}"

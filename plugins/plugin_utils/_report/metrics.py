@@ -42,6 +42,8 @@ _HELP = {
     "gpulab_problems": "Problems in the report, by severity.",
     "gpulab_version_drift": "Components of the node that differ from their pinned state.",
     "gpulab_node_deferred_timestamp_seconds": "Time since when a change of the node is deferred.",
+    "gpulab_backup_timestamp_seconds": "Time of the newest backup of the cluster that was restored on trial.",
+    "gpulab_backup_failed": "1 if the last backup on the control plane failed, otherwise 0.",
     "gpulab_certificate_expiration_timestamp_seconds": (
         "Time at which a certificate or the key of an apt source expires."
     ),
@@ -110,6 +112,12 @@ def _of_node(node: str, entry: dict[str, Any]) -> Iterator[Sample]:
             labels = {name: text(each.get(name)) for name in ("change", "pending")}
             users = ", ".join(texts(each.get("users")))
             yield "gpulab_node_deferred_timestamp_seconds", {"node": node, **labels, "users": users}, since
+    backup = dictionary(entry.get("backup"))
+    if backup:
+        yield "gpulab_backup_failed", {"node": node}, int(bool(text(backup.get("error"))))
+        taken = _seconds(backup.get("taken"))
+        if taken is not None:
+            yield "gpulab_backup_timestamp_seconds", {"node": node}, taken
     versions = dictionaries(entry.get("versions"))
     if versions:
         yield "gpulab_version_drift", {"node": node}, sum(row.get("drift") is True for row in versions)

@@ -12,6 +12,7 @@ from typing import Any
 from .._inventory.access import cluster_name
 from .._nodes.deferral import deferrals
 from .actions import API_UNREAD, actions, api_unread
+from .backup import known
 from .benchmark import keep_figures
 from .drift import compare, resolve_auto
 from .launch import kept
@@ -99,6 +100,7 @@ def _host(entry: Mapping[str, Any], name: str, said: Mapping[str, Any], pins: Ma
         "versions": [row.fields() for row in compare(reading, pins)],
         "moved_aside": [each for each in texts(reading.get("moved_aside")) if _TIME_STAMP.fullmatch(each)],
         "deferred": [each.fields() for each in (deferrals(text(reading.get("deferred"))) or {}).values()],
+        "backup": known(dictionary(reading.get("backup"))),
         "certificates": [
             {**{key: each.get(key) for key in _CERTIFICATE}, "authority": authority}
             for key, authority in (("certificates", False), ("certificate_authorities", True))

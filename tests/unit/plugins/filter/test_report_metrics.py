@@ -88,6 +88,21 @@ def test_cluster_label_is_its_name_or_endpoint() -> None:
     assert 'gpulab_nodes{cluster="https://192.0.2.11:6443"} 3' in metrics(report)
 
 
+def test_the_backup_of_a_control_plane_has_its_time_and_outcome() -> None:
+    hosts: dict[str, Any] = {
+        "cp1": {"backup": {"taken": "2026-11-28T12:00:00Z", "error": ""}},
+        "cp2": {"backup": {"taken": "", "error": "no space"}},
+        "gpu1": {"backup": {}},
+    }
+    found = read(metrics({"hosts": hosts, "totals": {}, "problems": []}))
+    backups = {key: value for key, value in found.items() if key[0].startswith("gpulab_backup")}
+    assert backups == {
+        ("gpulab_backup_failed", "cp1"): 0,
+        ("gpulab_backup_failed", "cp2"): 1,
+        ("gpulab_backup_timestamp_seconds", "cp1"): 1795867200,
+    }
+
+
 def test_unhealthy_gpu_is_kept_among_duplicates() -> None:
     """Duplicate samples would make node_exporter reject the whole file."""
     devices = [{"healthy": True}, {"healthy": False}, {"healthy": True}]

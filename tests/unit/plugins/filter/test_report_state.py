@@ -480,3 +480,42 @@ def test_invalid_input_is_one_clear_error() -> None:
     for arguments in wrong:
         with pytest.raises(AnsibleFilterError, match="Error while"):
             state(*arguments)
+
+
+BACKUP = {
+    "hours": 1,
+    "taken": "2026-11-28T12:00:00Z",
+    "archive": "/var/lib/gpulab/backups/x.tar",
+    "size": 5,
+    "revision": 42,
+    "recipients": ["age1x"],
+    "places": [{"place": "nas:gpulab", "failure": ""}],
+    "step": "",
+    "error": "",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "what"),
+    [
+        ({}, [], ""),
+        ({"hours": 24}, [], ""),
+        ({"hours": 25}, ["backup_old"], "of 2026-11-28T12:00:00Z, and none was taken for 25 hours"),
+        ({"hours": 25, "taken": ""}, ["backup_old"], "there is no backup yet, and none was taken for 25 hours"),
+        ({"error": "no space", "step": "space"}, ["backup_failed"], "the last backup failed (space): no space"),
+        ({"error": "x", "hours": 99}, ["backup_failed", "backup_old"], "the last backup failed: x"),
+    ],
+)
+def test_a_backup_that_failed_or_is_old_is_a_warning(changes: dict[str, Any], kinds: list[str], what: str) -> None:
+    found = state(proof(), {"gpu1": seen({"backup": {**BACKUP, **changes}})}, SETTINGS)
+    warned = [each for each in found["actions"] if each["kind"] == "backup"]
+    assert sorted(each["problem"] for each in warned) == kinds
+    assert all(each["severity"] == "warning" and "gpulab.kubernetes.backup" in each["do"] for each in warned)
+    assert not kinds or any(what in each["what"] for each in warned)
+
+
+def test_only_known_fields_of_a_backup_are_in_the_report() -> None:
+    strange = {**BACKUP, "more": 1, "hours": "x", "error": ["a"], "places": [{"place": "p", "key": "secret"}, 7]}
+    found = state(proof(), {"gpu1": seen({"backup": strange})}, SETTINGS)["hosts"]["gpu1"]["backup"]
+    assert found == {**BACKUP, "hours": 0, "places": [{"place": "p", "failure": ""}]}
+    assert state(proof(), {"gpu1": seen({})}, SETTINGS)["hosts"]["gpu1"]["backup"] == {}

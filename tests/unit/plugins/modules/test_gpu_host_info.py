@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,28 @@ def test_files_that_were_moved_aside_are_named(root: Path, run_module: Any) -> N
     (root / "var/lib/gpulab/aside-file").touch()
     found = run_module("gpu_host_info", {"root": str(root)})["moved_aside"]
     assert found == ["20261120T210001.000000Z", "20261121T000000.000000Z"]
+
+
+def test_the_newest_backup_is_returned_with_its_age(root: Path, run_module: Any) -> None:
+    def read() -> Any:
+        return run_module("gpu_host_info", {"root": str(root)})["backup"]
+
+    assert read() == {}
+    settings = root / "etc/gpulab/backup/settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{}")
+    os.utime(settings, (time.time() - 7200,) * 2)
+    assert (read()["hours"], read()["taken"], read()["error"]) == (2, "", "")
+    state = root / "var/lib/gpulab/backup.json"
+    state.parent.mkdir(exist_ok=True)
+    taken = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3700))
+    good = {"taken": taken, "archive": "/x.tar", "revision": 4, "keys": 3, "size": 5, "places": {"nas:x": "no answer"}}
+    state.write_text(json.dumps({"attempt": {"time": taken, "step": "copy", "error": "no answer"}, "good": good}))
+    found = read()
+    assert (found["hours"], found["taken"], found["step"], found["error"]) == (1, taken, "copy", "no answer")
+    assert found["places"] == [{"place": "nas:x", "failure": "no answer"}]
+    state.write_text("half")
+    assert "it is not valid JSON" in read()["error"]
 
 
 @pytest.mark.parametrize(
