@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from ..plugin_utils._backup.program import problems, program_files
+from ..plugin_utils._backup.program import program_files
 from ..plugin_utils._report.origin import collection_version
 
 DOCUMENTATION = r"""
@@ -21,11 +21,6 @@ extends_documentation_fragment: gpulab.kubernetes.internal
 def backup_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """Add the version of this collection to the settings of the program."""
     return {**settings, "collection": collection_version(Path(__file__).resolve().parents[2])}
-
-
-def backup_problems(recipients: list[str], places: list[str], count: int, days: float, directory: str) -> list[str]:
-    """List what is wrong with the settings of backups."""
-    return list(problems(recipients, places, count, days, directory))
 
 
 def backup_lines(taken: Mapping[str, Any]) -> list[str]:
@@ -41,7 +36,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "backup_lines": backup_lines,
-            "backup_problems": backup_problems,
             "backup_program": program_files,
             "backup_settings": backup_settings,
         }

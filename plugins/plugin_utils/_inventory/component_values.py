@@ -18,6 +18,7 @@ from ...module_utils._benchmark.pods import LONGEST_TIMEOUT, SHORTEST_TIMEOUT
 from ...module_utils._cluster.quantities import quantity
 from ...module_utils._nvidia import sharing
 from .. import _images, _nfs
+from .._backup import values as backup_values
 from .._containerd import registries
 from .._cuda.plan import MINOR_VERSION, RELEASE
 from . import files
@@ -151,6 +152,11 @@ def _benchmark_timeout(value: Any) -> Iterator[str]:
 
 # Variable -> check that yields what is wrong with its value, as the end of a sentence. Types are already checked.
 VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
+    "backup_directory": _nfs.path_problems,
+    "backup_keep_count": backup_values.positive,
+    "backup_keep_days": backup_values.positive,
+    "backup_places": backup_values.place_problems,
+    "backup_recipients": backup_values.recipient_problems,
     "cluster_gpu_sharing": sharing.problems,
     "cluster_image_digests": _images.problems,
     "cuda_toolkit_versions": _releases,

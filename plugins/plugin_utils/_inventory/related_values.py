@@ -114,6 +114,18 @@ def _shutdown(host: str, values: Values) -> Iterator[Problem]:
         )
 
 
+def _copies(host: str, values: Values) -> Iterator[Problem]:
+    if values["backup_places"] and not values["backup_recipients"]:
+        yield Problem(
+            "backup_places_in_clear",
+            f"Backups would be copied to {listing(values['backup_places'])} in clear",
+            "backup_places, backup_recipients",
+            "They contain all Secrets of the cluster, and the keys of its CAs",
+            "Set backup_recipients to public keys of age, or remove backup_places",
+            host,
+        )
+
+
 def _cache(host: str, values: Values) -> Iterator[Problem]:
     missing = [name for name in ("nfs_cache_server", "nfs_cache_path") if not values[name]]
     if "nfs_cache" in values["cluster_storage"] and values["nfs_cache_state"] == "present" and missing:
@@ -165,6 +177,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("cluster_api_tunnel", "cluster_api_delegate"), _tunnel),
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
     (_SHUTDOWN, _shutdown),
+    (("backup_places", "backup_recipients"), _copies),
     (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
     (("nfs_server_clients", "nfs_server_insecure_clients", "nfs_server_any_client"), _export),
     *(((f"{role}_repository_url", f"{role}_repository_key_fingerprints"), _pinned(role)) for role in REPOSITORIES),

@@ -120,12 +120,3 @@ def test_backups_that_are_off_leave_no_files(tmp_path: Path, off: dict[str, Any]
         [{"directory": "/usr/local/lib/gpulab/backup", "pattern": "**/*.py"}]
     ]
     assert site.asked("managed_service") == []
-
-
-def test_copies_in_clear_are_refused_before_anything_changes(tmp_path: Path) -> None:
-    site = Roles(tmp_path, backup_places=["nas:gpulab"])
-    status, output = site.play(NOW, site.settings)
-    assert status != 0
-    assert "copies are never made in clear" in output
-    assert site.events() and not site.asked("managed_files")
-    assert not (tmp_path / "etcd" / f"etcd-{ETCD}").exists()
