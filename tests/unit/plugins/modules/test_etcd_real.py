@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import stat
 import subprocess
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from apiserver import Authority
+from backup_host import BackupHost
 
 from lab import paths
 
@@ -31,7 +33,7 @@ class Cluster:
         self.pki = root / "pki"
         self.pki.mkdir()
         (self.pki / "ca.crt").write_text(authority.pem)
-        for name in ("server", "healthcheck-client"):
+        for name in ("server", "peer", "healthcheck-client"):
             certificate, key = authority.issue(name)
             (self.pki / f"{name}.crt").write_text(certificate)
             (self.pki / f"{name}.key").write_text(key)
@@ -151,3 +153,27 @@ def test_the_second_member_goes_and_the_last_one_stays(cluster: Cluster) -> None
         assert cluster.module("member", member=name)["after"]["voters"] == left
         cluster.wait_for(left)
     assert "it is the last voter of etcd" in cluster.module("member", member="cp1")["msg"]
+
+
+def test_a_backup_is_restored_on_trial_and_a_damaged_snapshot_is_rejected(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.wait_for(3)
+    for number in range(20):
+        cluster.put(f"/registry/{number}", "x" * 1000)
+    programs = {name: str(program(name, cluster.version)) for name in ("etcd", "etcdctl", "etcdutl")}
+    host = BackupHost(tmp_path / "host", endpoint=cluster.urls["cp1"][0], **programs)
+    shutil.copytree(cluster.pki, host.root / "etc/kubernetes/pki/etcd", dirs_exist_ok=True)
+    done = host.run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert host.state["good"]["keys"] == 21
+    before = host.archives
+    damaging = tmp_path / "etcdctl"
+    # In a page of the database, as a disk would do it.
+    damage = 'dd if=/dev/zero of="$3" bs=1 seek=9000 count=4000 conv=notrunc status=none'
+    damaging.write_text(
+        f'#!/bin/sh\n{programs["etcdctl"]} "$@" || exit\ncase "$*" in "snapshot save"*) {damage};; esac\n'
+    )
+    damaging.chmod(0o755)
+    host.settings["etcdctl"] = str(damaging)
+    assert host.run().returncode == 1
+    assert host.state["attempt"]["step"] in ("snapshot", "drill")
+    assert host.archives == before
