@@ -66,10 +66,11 @@ def test_an_archive_has_everything_that_a_restore_needs(host: BackupHost) -> Non
         ({"behind": 1}, "drill", "revision 42 instead of 43"),
         # An old snapshot instead of the new one.
         ({"stale": True}, "drill", "Error while comparing the restored snapshot with etcd"),
+        ({"forgets": True}, "drill", "time of the backup 2020-01-01T00:00:00Z instead of"),
         ({"dies": True}, "drill", "it ended. etcdserver: the database is damaged"),
         ({"fail": "etcdutl snapshot restore"}, "drill", "restoring the snapshot in the drill"),
     ],
-    ids=["truncated", "lost", "behind", "stale", "dies", "restore"],
+    ids=["truncated", "lost", "behind", "stale", "forgets", "dies", "restore"],
 )
 def test_a_damaged_snapshot_does_not_become_an_archive(
     host: BackupHost, behavior: dict[str, Any], step: str, why: str
