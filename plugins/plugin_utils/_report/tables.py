@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ...module_utils._words import counted
+from . import backup
 from .benchmark import benchmark_tables
 from .health import healthy_gpus, unhealthy_gpus
 from .read import Report, dictionaries, dictionary, number, text
@@ -19,12 +20,13 @@ SOON, AT_ONCE = 30, 7
 _XID_COLUMNS = ("GPU", "Xid", "Meaning", "Severity", "Times", "Last", "What to do")
 _VERSION_COLUMNS = ("Component", "Installed", "Pinned", "State", "Hosts")
 _CERTIFICATE_COLUMNS = ("Certificate", "Host", "Days left", "Expires")
+_BACKUP_COLUMNS = ("Backup", "Host", "Age", "Encrypted", "Copies")
 _PATH_COLUMNS = ("From", "To", "Reached")
 
 
 def report_tables(report: Report, fleet: bool) -> tuple[Table, ...]:
     """Return the tables; in a ``fleet``, which has many hosts, a healthy host has one row."""
-    rest = (_xids(report), _versions(report), _certificates(report), _paths(report))
+    rest = (_xids(report), _versions(report), _certificates(report), *_backups(report), _paths(report))
     return (_health(report, fleet), *benchmark_tables(report), *rest)
 
 
@@ -190,6 +192,36 @@ def _certificate_rows(name: str, entry: dict[str, Any]) -> Iterator[tuple[Any, b
         expires = Cell(text(row.get("expires")).partition("T")[0])
         cells = (Cell(f"{text(row.get('name'))}{kind}"), Cell(name), Cell(words, state), expires)
         yield (10**9 if days is None else days), state in ("bad", "warn"), cells
+
+
+def _backups(report: Report) -> tuple[Table, ...]:
+    rows, rest = _each(report, _backup_rows)
+    table = Table(
+        "backups",
+        "Backups",
+        "The newest backup of each control plane that was restored on trial. Data in volumes are not in it.",
+        _BACKUP_COLUMNS,
+        rows,
+        "Each control plane has a recent backup.",
+        fold=Fold(f"{counted(len(rest), 'control plane')} with a recent backup", _BACKUP_COLUMNS, rest),
+    )
+    return (table,) if rows or rest else ()
+
+
+def _backup_rows(name: str, entry: dict[str, Any]) -> Iterator[tuple[Any, bool, Row]]:
+    found = dictionary(entry.get("backup"))
+    if not found:
+        return
+    wrong, hours = bool(list(backup.problems(found))), number(found.get("hours")) or 0
+    copies = [text(each.get("place")) for each in dictionaries(found.get("places")) if not text(each.get("failure"))]
+    cells = (
+        Cell(text(found.get("archive")).rpartition("/")[2] or "none"),
+        Cell(name),
+        Cell(counted(hours, "hour"), "warn" if wrong else "ok"),
+        Cell("yes" if found.get("recipients") else "no"),
+        Cell(", ".join(copies) or "none"),
+    )
+    yield -hours, wrong, cells
 
 
 def _paths(report: Report) -> Table:

@@ -205,6 +205,22 @@ def tables(report: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def test_backups_are_listed_with_their_age_and_copies() -> None:
+    report = report_samples.well()
+    assert "backups" not in tables(report)
+    places = [{"place": "nas:gpulab", "failure": ""}, {"place": "gone:x", "failure": "no answer"}]
+    good = {"archive": "/var/lib/gpulab/backups/x.tar.age", "hours": 3, "recipients": ["age1x"], "places": places}
+    report["hosts"]["cp1"]["backup"] = {**good, "taken": "2026-11-28T12:00:00Z", "error": ""}
+    found = tables(report)["backups"]
+    assert not found.rows
+    assert [[cell.text for cell in row] for row in found.fold.rows] == [
+        ["x.tar.age", "cp1", "3 hours", "yes", "nas:gpulab"]
+    ]
+    report["hosts"]["cp1"]["backup"] = {"hours": 30, "archive": "", "taken": "", "error": "no space"}
+    found = tables(report)["backups"]
+    assert [[cell.text for cell in row] for row in found.rows] == [["none", "cp1", "30 hours", "no", "none"]]
+
+
 def test_only_problems_are_unfolded() -> None:
     found = tables(report_samples.ill())
     assert [row[0].text for row in found["health"].rows] == ["gpu1 GPU 3"]
