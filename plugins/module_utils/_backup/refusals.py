@@ -1,0 +1,92 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide whether an archive may be restored on a host. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from .._words import listing
+from .manifest import Manifest
+
+# What restore_accept can accept, by the kind of the refusal.
+CLUSTER_NAME, KUBERNETES_VERSION, CA, ENDPOINT = "cluster_name", "kubernetes_version", "ca", "endpoint"
+ACCEPTABLE = (CLUSTER_NAME, KUBERNETES_VERSION, CA, ENDPOINT)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an archive is not restored, in one sentence; one that is not ``acceptable`` can't be accepted."""
+
+    kind: str
+    why: str
+    acceptable: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.why}{f' (-e restore_accept={self.kind} accepts this)' if self.acceptable else ''}."
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where an archive is to be restored, and what the inventory says of the cluster.
+
+    ``nodes`` are the hashes of the CAs that each other host trusts, empty for a host that is not a node. ``endpoint``
+    is the host in the archive's controlPlaneEndpoint, ``addresses`` are those of this host and the names of the API.
+    """
+
+    cluster: str
+    kubernetes: str
+    nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
+    endpoint: str = ""
+    addresses: Collection[str] = ()
+    control_planes: Collection[str] = ()
+
+
+def refusals(manifest: Manifest, target: Target, accepted: Collection[str] = ()) -> list[Refusal]:
+    """Return why an archive is not restored, without what was accepted. Empty if it may be."""
+    found = []
+    if manifest.cluster != target.cluster:
+        found.append(
+            Refusal(CLUSTER_NAME, f"The archive is of the cluster {manifest.cluster}, and this one is {target.cluster}")
+        )
+    if _minor(manifest.kubernetes) != _minor(target.kubernetes):
+        found.append(
+            Refusal(
+                KUBERNETES_VERSION,
+                f"The archive is of Kubernetes {manifest.kubernetes}, and {target.kubernetes} would be installed: set "
+                "cluster_kubernetes_version to a version of the same minor",
+            )
+        )
+    strangers = [host for host, hashes in target.nodes.items() if hashes and manifest.ca not in hashes]
+    if strangers:
+        found.append(
+            Refusal(
+                CA,
+                f"The archive has another CA than {listing(strangers)}, so the kubelets there would not return to the "
+                "restored cluster",
+            )
+        )
+    if target.endpoint and target.endpoint not in target.addresses:
+        found.append(
+            Refusal(
+                ENDPOINT,
+                f"The nodes reach the API at {target.endpoint}, which is neither an address of this host nor the API's "
+                "name: give the host this address",
+            )
+        )
+    if len(target.control_planes) > 1:
+        found.append(
+            Refusal(
+                "control_planes",
+                f"The inventory has several control planes ({listing(target.control_planes)}): leave only the one that "
+                "is restored in it, and join the others again afterwards",
+                acceptable=False,
+            )
+        )
+    return [each for each in found if not each.acceptable or each.kind not in accepted]
+
+
+def _minor(version: str) -> tuple[str, ...]:
+    return tuple(version.lstrip("v").split(".")[:2])
