@@ -124,13 +124,7 @@ def running_pods(proc: Path) -> set[str]:
 
 def running_gpu_pods(kubelet_root: Path, proc: Path, logs: Path) -> list[Pod]:
     """Return the running pods that hold GPUs. Raise DomainError if a record of the kubelet can't be read."""
-    holders: dict[str, Pod] = {}
-    for name, parse in ((_CHECKPOINT, parse_checkpoint), (_CLAIMS, parse_claims)):
-        text = _text(kubelet_root / name)
-        for pod in parse(text) if text is not None else []:
-            known = holders.setdefault(pod.uid, pod)
-            known.devices = sorted({*known.devices, *pod.devices})
-            known.resources = sorted({*known.resources, *pod.resources})
+    holders = _holders(kubelet_root)
     if not holders:
         return []
     alive = running_pods(proc)
@@ -140,6 +134,22 @@ def running_gpu_pods(kubelet_root: Path, proc: Path, logs: Path) -> list[Pod]:
         pod.namespace, pod.name = names.get(pod.uid, ("", ""))
         pod.empty_dirs = sorted(path.name for path in (kubelet_root / f"pods/{pod.uid}" / _EMPTY_DIRS).glob("*"))
     return pods
+
+
+def gpu_devices(kubelet_root: Path) -> dict[str, int]:
+    """Return pod uid -> number of GPUs or parts of them, also of pods that have ended. Raise DomainError."""
+    return {uid: len(pod.devices) for uid, pod in _holders(kubelet_root).items()}
+
+
+def _holders(kubelet_root: Path) -> dict[str, Pod]:
+    holders: dict[str, Pod] = {}
+    for name, parse in ((_CHECKPOINT, parse_checkpoint), (_CLAIMS, parse_claims)):
+        text = _text(kubelet_root / name)
+        for pod in parse(text) if text is not None else []:
+            known = holders.setdefault(pod.uid, pod)
+            known.devices = sorted({*known.devices, *pod.devices})
+            known.resources = sorted({*known.resources, *pod.resources})
+    return holders
 
 
 def _text(path: Path) -> str | None:

@@ -1,0 +1,99 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Verify an archive, show what its restore would lose, and restore it: what the module cluster_restore does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .._command import Runner
+from .._errors import DomainError
+from .._etcd.client import Etcd
+from .._files import read_text, under
+from .._json import as_mapping, as_text
+from .._kubeadm.etcd_gate import endpoint_of
+from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
+from .configuration import configuration, endpoint_host
+from .database import Database, read_database
+from .manifest import CONFIGURATION, DATABASE, Manifest
+from .objects import VALUES
+from .preview import ETCD, FILES, UNKNOWN, fields, preview, read_running
+from .refusals import Target, refusals
+from .restore import DIRECTORY, Restore
+from .unpack import digest, unpacked
+
+_ETCD_MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
+_LIMIT = 3
+
+
+def ensure(module: Any) -> dict[str, Any]:
+    """Restore the archive, or in check mode show what this would do. Raise DomainError before anything changes."""
+    params, root = module.params, module.params["root"]
+    archive = Path(params["archive"])
+    if not archive.is_file():
+        raise DomainError(f"Error while reading the archive {archive}: there is no such file on this host")
+    found = digest(archive)
+    restore = Restore(module, found)
+    if restore.is_done and not params["again"]:
+        return {"changed": False, "restored": True, "lines": ["This archive was restored already."], "moved_aside": []}
+    work = under(root, DIRECTORY) / "work"
+    with unpacked(module, archive, work, params["age"], params["identity"]) as (manifest, parts):
+        _check(module, manifest, parts)
+        snapshot = read_database(parts / DATABASE, VALUES)
+        old, source = (None, UNKNOWN) if restore.is_interrupted else _old(module, work / "present.db")
+        shown = fields(preview(manifest, snapshot, old, source, read_running(params["pods"])))
+        if restore.is_interrupted:
+            shown["lines"].insert(1, "Its restore was interrupted, and continues.")
+        moved = [] if module.check_mode else restore.apply(manifest, parts)
+    return {"changed": True, "restored": not module.check_mode, "moved_aside": moved, **shown}
+
+
+def _check(module: Any, manifest: Manifest, parts: Path) -> None:
+    params = module.params
+    config = configuration((parts / CONFIGURATION).read_text(), params["kubernetes_version"])
+    address = as_text(as_mapping(params["node"].get("localAPIEndpoint")).get("advertiseAddress"))
+    target = Target(
+        params["cluster_name"],
+        params["kubernetes_version"],
+        params["trusted"],
+        endpoint_host(config),
+        [address, *params["api_names"]],
+        params["control_planes"],
+    )
+    found = refusals(manifest, target, params["accept"])
+    if found:
+        sentences = " ".join(map(str, found))
+        raise DomainError(
+            f"Error while restoring a backup: {sentences} Nothing was changed.", refusals=[each.kind for each in found]
+        )
+
+
+def _old(module: Any, copy: Path) -> tuple[Database | None, str]:
+    """Return the keys of the cluster as it is: from etcd if it answers, else from its files."""
+    root = module.params["root"]
+    for source, path in _sources(module, root, copy):
+        with contextlib.suppress(DomainError, OSError):
+            return read_database(path, VALUES), source
+    return None, UNKNOWN
+
+
+def _sources(module: Any, root: str, copy: Path) -> Iterator[tuple[str, Path]]:
+    text = read_text(under(root, _ETCD_MANIFEST))
+    if text and Runner(module).find(module.params["etcdctl"]):
+        with contextlib.suppress(DomainError):
+            options = {
+                "endpoint": endpoint_of(text, module.params["etcd_endpoint"]),
+                "pki": str(under(root, "/etc/kubernetes/pki/etcd")),
+                "etcdctl": module.params["etcdctl"],
+                "timeout": _LIMIT,
+            }
+            etcd = Etcd(module, options)
+            # A file that a server writes to can't be read reliably.
+            etcd.status()
+            etcd.check(["snapshot", "save", str(copy)], "reading the present objects", timeout=module.params["timeout"])
+            yield ETCD, copy
+    yield FILES, under(root, etcd_data(root) or ETCD_DATA) / "member/snap/db"

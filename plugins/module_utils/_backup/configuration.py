@@ -1,0 +1,55 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read kubeadm's ClusterConfiguration of a backup. Pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .._errors import DomainError
+from .._json import as_mapping, as_mappings, as_text
+from .._kubeadm.init_evidence import ETCD_DATA
+from .._kubeadm.yaml_block import read_yaml
+from .manifest import CONFIGURATION
+
+
+def configuration(text: str, version: str) -> str:
+    """Return a ClusterConfiguration for another patch version. Raise DomainError for another text."""
+    changed, count = re.subn(r"(?m)^kubernetesVersion:.*$", f"kubernetesVersion: v{version.lstrip('v')}", text)
+    if count != 1 or not isinstance(_parsed(text), Mapping) or re.search(r"(?m)^---", text.lstrip()[3:]):
+        raise DomainError(
+            f"Error while reading {CONFIGURATION} in the backup: it is not one ClusterConfiguration with a version"
+        )
+    return re.sub(r"\A\s*---\n", "", changed)
+
+
+def data_directory(config: str) -> str:
+    """Return the directory of etcd's data in a ClusterConfiguration."""
+    local = as_mapping(as_mapping(as_mapping(_parsed(config)).get("etcd")).get("local"))
+    return as_text(local.get("dataDir")) or ETCD_DATA
+
+
+def endpoint_host(config: str) -> str:
+    """Return the host in controlPlaneEndpoint, empty if there is none."""
+    endpoint = as_text(as_mapping(_parsed(config)).get("controlPlaneEndpoint"))
+    return re.sub(r":[0-9]+$", "", endpoint).strip("[]")
+
+
+def encryption_file(config: str) -> str:
+    """Return the path of the API server's configuration of encryption, empty if there is none."""
+    arguments = as_mapping(as_mapping(_parsed(config)).get("apiServer")).get("extraArgs")
+    for each in as_mappings(arguments):
+        path = as_text(each.get("value"))
+        if each.get("name") == "encryption-provider-config" and path.startswith("/") and ".." not in path.split("/"):
+            return path
+    return ""
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return read_yaml(text)
+    except (ValueError, RecursionError):
+        return None

@@ -1,0 +1,272 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Restore a control plane from the parts of a verified backup. Each step can be repeated after an interruption.
+
+What the host had is moved aside, never deleted. The restored etcd is a cluster of one new member with a token of its
+own, so that members of the former one can't join it. Its revision is increased and everything before is compacted, so
+that no client keeps a state of the lost time (https://github.com/etcd-io/etcd/issues/16028).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .._command import CommandError, Runner
+from .._errors import DomainError
+from .._files import ASIDE, make_directory, move_aside, put_file, read_text, sync_path, time_stamp, under
+from .._json import as_mapping, as_text
+from .._kubeadm.damage import (
+    COMPONENTS,
+    FILES,
+    KUBELET_CERTIFICATE,
+    KUBELET_CONF,
+    KUBELET_CONFIGURATION,
+    PKI,
+    SIGNERS,
+)
+from .._kubeadm.init import CONFS
+from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
+from .._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
+from .._kubeadm.leaves import documents, node_configuration
+from .._kubeadm.leftovers import still_there
+from .._kubeadm.manifests import ETCD, probe
+from .._kubeadm.membership import RECORD as NAMES
+from .._kubeadm.run import Kubeadm
+from .._kubeadm.static_pods import StaticPods, read_containers
+from .._kubeadm.x509 import certificates, public_key_hash
+from .._words import listing
+from . import manifest as backup
+from .configuration import configuration, data_directory, encryption_file
+from .manifest import Manifest
+
+RECORD, DIRECTORY = "/var/lib/gpulab/restore.json", "/var/lib/gpulab/restore"
+DONE = "done"
+_BUMP = 1_000_000_000
+_MANIFESTS = "/etc/kubernetes/manifests"
+_KUBELET_PKI = "/var/lib/kubelet/pki"
+_RESTORED = "restored"
+_GRACE, _ENDING = 30, 120.0
+_INTERVAL = 1.0
+_CONFS = ("admin", "super-admin", "controller-manager", "scheduler")
+
+
+class Restore:
+    """A restore on this host. ``module`` has the parameters of cluster_restore, ``digest`` is the archive's."""
+
+    def __init__(self, module: Any, digest: str) -> None:
+        params = module.params
+        self._module = module
+        self._root: str = params["root"]
+        self._digest = digest
+        self._runner = Runner(module, timeout=params["timeout"])
+        self._kubeadm = Kubeadm(module, params["executable"], params["timeout"], self._root)
+        self._pods = StaticPods(module, self._root, params["health_timeout"])
+        self._record = self._path(RECORD)
+        self._found = read_record(read_text(self._record))
+        if self._found and self._found["archive"] != digest and self._found["step"] != DONE:
+            raise DomainError(
+                f"Error while restoring this host: the restore of another archive (SHA-256 {self._found['archive']}) "
+                "was interrupted. Repeat that one with its archive. What the host had before is in "
+                f"/var/lib/gpulab/aside-*; to restore the present archive instead, remove {self._record}."
+            )
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether this archive was restored already, so that a second run loses nothing."""
+        return bool(self._found) and self._found["archive"] == self._digest and self._found["step"] == DONE
+
+    @property
+    def is_interrupted(self) -> bool:
+        return bool(self._found) and self._found["step"] != DONE
+
+    def apply(self, manifest: Manifest, parts: Path) -> list[str]:
+        """Restore, or continue with the step in which an earlier run was interrupted. Return what was moved aside."""
+        self._kubeadm.wait_for_others()
+        config = configuration((parts / backup.CONFIGURATION).read_text(), self._module.params["kubernetes_version"])
+        if not self.is_interrupted:
+            data = sorted({etcd_data(self._root) or ETCD_DATA, data_directory(config)})
+            keeps = self._keeps_kubelet(manifest)
+            self._found = {"archive": self._digest, "cluster": manifest.cluster, "aside": data, "kubelet": keeps}
+            self._note("")
+        moved: list[str] = []
+        steps: dict[str, Callable[[], object]] = {
+            "stop": self._stop,
+            "aside": lambda: moved.extend(self._move_aside()),
+            "database": lambda: self._restore_database(parts / backup.DATABASE, config),
+            "keys": lambda: self._write_keys(manifest, parts, config),
+            "configuration": lambda: self._configure(config),
+            "start": self._start,
+            "node": lambda: self._finish(config),
+        }
+        names = [*steps]
+        begin = names.index(self._found["step"]) + 1 if self._found["step"] in names else 0
+        if 0 < begin <= names.index("configuration"):
+            # The kubelet may have started again with the host.
+            self._stop()
+        for name in names[begin:]:
+            steps[name]()
+            self._note(name)
+        self._note(DONE)
+        return moved
+
+    def _note(self, step: str) -> None:
+        self._found["step"] = step
+        put_file(self._record, json.dumps({"schema": 1, **self._found}).encode(), 0o600)
+
+    def _stop(self) -> None:
+        """Stop what uses the data. Other pods of this host continue to run."""
+        self._kubeadm.stop_kubelet()
+        deadline = time.monotonic() + _ENDING
+        while True:
+            self._stop_containers()
+            left = still_there(self._runner, self._root, "6443")
+            if not left:
+                return
+            if time.monotonic() >= deadline:
+                raise DomainError(
+                    f"Error while stopping the control plane: still there: {listing(left)}. Check crictl ps and "
+                    "journalctl -u containerd, or reboot this host; then run again. No data were changed."
+                )
+            time.sleep(_INTERVAL)
+
+    def _stop_containers(self) -> None:
+        if self._runner.find("crictl") is None:
+            return
+        result = self._runner.run(["crictl", "ps", "--state", "Running", "--output", "json"], timeout=30)
+        found = read_containers(result.stdout) if result.rc == 0 else []
+        # Those that write to etcd come first.
+        found.sort(key=lambda each: each.component == ETCD)
+        running = [each.id for each in found if each.component in COMPONENTS]
+        if running:
+            argv = ["crictl", "stop", "--timeout", str(_GRACE), *running]
+            self._runner.run(argv, timeout=_GRACE * len(running) + 60)
+
+    def _move_aside(self) -> list[str]:
+        confs = [f"/etc/kubernetes/{name}.conf" for name in CONFS if name != "kubelet"]
+        names = [f"{_MANIFESTS}/{name}.yaml" for name in COMPONENTS]
+        if not self._found["kubelet"]:
+            names += [KUBELET_CONF, _KUBELET_PKI]
+        data = [f"{directory.rstrip('/')}/member" for directory in self._found["aside"]]
+        # A new stamp for each attempt: what is moved twice must not be moved into itself.
+        into = under(self._root, f"{ASIDE}{time_stamp()}")
+        return move_aside([self._path(name) for name in (*names, *confs, PKI, *data)], self._root, into)
+
+    def _keeps_kubelet(self, manifest: Manifest) -> bool:
+        """Return whether this host's kubelet belongs to the cluster of the archive."""
+        try:
+            found = read_kubeconfig(read_text(self._path(KUBELET_CONF)) or "")
+            # Its CA may be in a file that is moved aside.
+            authority = found.authority(self._root)
+            hashes = [public_key_hash(each) for each in certificates(authority or "")]
+        except (KubeconfigError, DomainError):
+            return False
+        return manifest.ca in hashes
+
+    def _restore_database(self, snapshot: Path, config: str) -> None:
+        directory = self._path(data_directory(config))
+        if (directory / "member").exists():
+            # The step before has moved the former data, so this is what an interrupted run has restored.
+            return
+        work = directory / _RESTORED
+        shutil.rmtree(work, ignore_errors=True)
+        make_directory(directory, 0o700)
+        node, url = self._member()
+        argv = [self._module.params["etcdutl"], "snapshot", "restore", str(snapshot), "--data-dir", str(work)]
+        argv += ["--name", node, "--initial-cluster", f"{node}={url}", "--initial-advertise-peer-urls", url]
+        argv += ["--initial-cluster-token", f"restored-{self._digest[:12]}-{time_stamp()}"]
+        argv += ["--bump-revision", str(_BUMP), "--mark-compacted"]
+        self._runner.check(argv, "restoring the snapshot of etcd")
+        for path in sorted(work.rglob("*")):
+            sync_path(path)
+        (work / "member").replace(directory / "member")
+        sync_path(directory)
+        shutil.rmtree(work, ignore_errors=True)
+
+    def _member(self) -> tuple[str, str]:
+        node = self._module.params["node"]
+        name = as_text(as_mapping(node.get("nodeRegistration")).get("name"))
+        address = as_text(as_mapping(node.get("localAPIEndpoint")).get("advertiseAddress"))
+        return name, f"https://{f'[{address}]' if ':' in address else address}:2380"
+
+    def _write_keys(self, manifest: Manifest, parts: Path, config: str) -> None:
+        """Write what signs certificates and tokens. kubeadm creates the certificates of this host."""
+        for name in manifest.parts:
+            path = f"/etc/kubernetes/{name}"
+            if name.startswith(backup.PKI) and (path in SIGNERS or path not in FILES):
+                mode = 0o600 if name.endswith(".key") else 0o644
+                put_file(self._path(path), (parts / name).read_bytes(), mode)
+        encryption = encryption_file(config)
+        if encryption and backup.ENCRYPTION in manifest.parts:
+            put_file(self._path(encryption), (parts / backup.ENCRYPTION).read_bytes(), 0o600)
+        names = f"{backup.RECORD}{Path(NAMES).name}"
+        if names in manifest.parts and not self._path(NAMES).exists():
+            put_file(self._path(NAMES), (parts / names).read_bytes())
+
+    def _configure(self, config: str) -> None:
+        whole, new = self._documents(config), not self._found["kubelet"]
+        # A power failure may have damaged what an interrupted run has created. What was there before was moved aside.
+        for path in FILES:
+            if path not in SIGNERS and (new or path not in (KUBELET_CONF, KUBELET_CONFIGURATION, KUBELET_CERTIFICATE)):
+                self._path(path).unlink(missing_ok=True)
+        self._phase(["certs", "all"], whole, "creating the certificates of this host")
+        for name in (*_CONFS, *(["kubelet"] if new else [])):
+            self._phase(["kubeconfig", name], whole, f"creating {name}.conf")
+        for arguments in (["etcd", "local"], ["control-plane", "all"]):
+            self._phase(arguments, whole, f"creating the manifests of {arguments[0]}")
+        if new or not self._path(KUBELET_CONFIGURATION).exists():
+            self._phase(["kubelet-start"], whole, "configuring the kubelet")
+        # kubeadm syncs nothing that it writes.
+        self._kubeadm.sync()
+
+    def _start(self) -> None:
+        self._runner.check(["systemctl", "restart", "kubelet"], "starting the kubelet")
+        # Nothing else becomes healthy without etcd.
+        for component in (ETCD, *(name for name in COMPONENTS if name != ETCD)):
+            path = self._path(f"{_MANIFESTS}/{component}.yaml")
+            self._pods.await_healthy(component, probe(read_text(path) or "", component), [path])
+
+    def _finish(self, config: str) -> None:
+        """Give the node what a control plane has; nothing changes if it has this already."""
+        whole = self._documents(config)
+        self._phase(["kubelet-finalize", "all"], whole, "letting the kubelet renew its certificate")
+        self._phase(["mark-control-plane"], whole, "labeling the node")
+        self._kubeadm.sync()
+
+    def _documents(self, config: str) -> str:
+        node = node_configuration(self._root, self._module.params["node"])
+        return f"{documents(node, *self._module.params['kubelet'])}---\n{config}"
+
+    def _phase(self, arguments: list[str], config: str, doing: str) -> None:
+        try:
+            self._kubeadm.phase(["init", "phase", *arguments], config, doing)
+        except CommandError as error:
+            raise CommandError(f"{error} The next run continues with this step.", **error.fields) from error
+
+    def _path(self, name: str) -> Path:
+        return under(self._root, name)
+
+
+def read_record(text: str | None) -> dict[str, Any]:
+    """Return the record of a restore, empty if there is none. Raise DomainError for a damaged one."""
+    if text is None:
+        return {}
+    try:
+        found = as_mapping(json.loads(text))
+    except (ValueError, RecursionError):
+        found = {}
+    aside, texts = found.get("aside"), [found.get(key) for key in ("archive", "cluster", "step")]
+    valid = isinstance(aside, list) and all(isinstance(each, str) for each in (*aside, *texts))
+    valid = valid and isinstance(found.get("kubelet"), bool)
+    if not valid or found.get("schema") != 1 or not all(re.fullmatch(r"(/[\w.-]*[\w-])+/?", each) for each in aside):
+        raise DomainError(
+            f"Error while reading {RECORD}, the record of a restore: it is damaged. What the host had before a restore "
+            "that was interrupted is in /var/lib/gpulab/aside-*. Remove the record, and run again."
+        )
+    return {key: found[key] for key in ("archive", "cluster", "aside", "kubelet", "step")}
