@@ -19,6 +19,7 @@ from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.existing import version_to_install
 from ..plugin_utils._preflight.failure import failure
+from ..plugin_utils._preflight.lost import NOT_FOR_RESTORES, kept_files
 from ..plugin_utils._preflight.model import Cluster, Reading, readings
 from ..plugin_utils._preflight.problem_text import full_text, known_fields, note, screen
 
@@ -124,6 +125,8 @@ def _find(cluster: Cluster) -> list[Problem]:
             continue
         for rule in () if reading.left_out else _HOST_RULES:
             problems += rule(reading, cluster)
+    if cluster.settings.get("restores"):
+        problems = [problem for problem in problems if problem.kind not in NOT_FOR_RESTORES]
     order = ["", *(reading.host for reading in cluster.readings)]
     return sorted(problems, key=lambda problem: order.index(problem.host))
 
@@ -153,6 +156,7 @@ class FilterModule:
         return {
             "access_problems": access_problems,
             "host_needs": host_needs,
+            "kept_files": kept_files,
             "version_to_install": version_to_install,
             "preflight_answers": preflight_answers,
             "preflight_notes": preflight_notes,

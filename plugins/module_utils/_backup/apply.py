@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from .._files import read_text, under
 from .._json import as_mapping, as_text
 from .._kubeadm.etcd_gate import endpoint_of
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
-from .configuration import configuration, endpoint_host
+from .configuration import configuration, endpoint, endpoint_host
 from .database import Database, read_database
 from .manifest import CONFIGURATION, DATABASE, Manifest
 from .objects import VALUES
@@ -46,10 +46,17 @@ def ensure(module: Any) -> dict[str, Any]:
         snapshot = read_database(parts / DATABASE, VALUES)
         old, source = (None, UNKNOWN) if restore.is_interrupted else _old(module, work / "present.db")
         shown = fields(preview(manifest, snapshot, old, source, read_running(params["pods"])))
+        shown["endpoint"] = _endpoint(parts, params["api_names"])
         if restore.is_interrupted:
             shown["lines"].insert(1, "Its restore was interrupted, and continues.")
         moved = [] if module.check_mode else restore.apply(manifest, parts)
     return {"changed": True, "restored": not module.check_mode, "moved_aside": moved, **shown}
+
+
+def _endpoint(parts: Path, names: Collection[str]) -> str:
+    """Return the endpoint of the cluster, empty if it is a name that leads to the control plane on each node."""
+    config = (parts / CONFIGURATION).read_text()
+    return "" if endpoint_host(config) in names else endpoint(config)
 
 
 def _check(module: Any, manifest: Manifest, parts: Path) -> None:

@@ -32,10 +32,14 @@ def data_directory(config: str) -> str:
     return as_text(local.get("dataDir")) or ETCD_DATA
 
 
+def endpoint(config: str) -> str:
+    """Return controlPlaneEndpoint, empty if there is none."""
+    return as_text(as_mapping(_parsed(config)).get("controlPlaneEndpoint"))
+
+
 def endpoint_host(config: str) -> str:
     """Return the host in controlPlaneEndpoint, empty if there is none."""
-    endpoint = as_text(as_mapping(_parsed(config)).get("controlPlaneEndpoint"))
-    return re.sub(r":[0-9]+$", "", endpoint).strip("[]")
+    return re.sub(r":[0-9]+$", "", endpoint(config)).strip("[]")
 
 
 def encryption_file(config: str) -> str:

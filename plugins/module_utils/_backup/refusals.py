@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from .._words import listing
-from .manifest import Manifest
+from .manifest import RECORD, Manifest
 
 # What restore_accept can accept, by the kind of the refusal.
 CLUSTER_NAME, KUBERNETES_VERSION, CA, ENDPOINT = "cluster_name", "kubernetes_version", "ca", "endpoint"
+_NAMED = f"{RECORD}cluster.json"
 ACCEPTABLE = (CLUSTER_NAME, KUBERNETES_VERSION, CA, ENDPOINT)
 
 
@@ -47,7 +48,8 @@ class Target:
 def refusals(manifest: Manifest, target: Target, accepted: Collection[str] = ()) -> list[Refusal]:
     """Return why an archive is not restored, without what was accepted. Empty if it may be."""
     found = []
-    if manifest.cluster != target.cluster:
+    # Clusters of earlier releases have no name of their own.
+    if manifest.cluster != target.cluster and _NAMED in manifest.parts:
         found.append(
             Refusal(CLUSTER_NAME, f"The archive is of the cluster {manifest.cluster}, and this one is {target.cluster}")
         )

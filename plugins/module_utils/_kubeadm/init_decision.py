@@ -27,7 +27,8 @@ _ILL = (
     "This control plane was initialized once but does not answer now; it is not changed, and is never initialized "
     "again or reset. Check: systemctl status kubelet containerd; journalctl -u kubelet; crictl ps -a; kubeadm certs "
     "check-expiration (if certificates have expired, run the playbook gpulab.kubernetes.renew_certificates); df -h "
-    "/var/lib/etcd. Only if you want to lose this cluster: kubeadm reset."
+    "/var/lib/etcd. If the data of etcd are lost or damaged, restore a backup (docs/restore.md). Only if you want to "
+    "lose this cluster: kubeadm reset."
 )
 
 _ASIDE = "/root/damaged"

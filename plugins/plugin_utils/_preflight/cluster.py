@@ -15,6 +15,7 @@ from typing import Any
 from ...module_utils._problem import Problem
 from ...module_utils._versions import compare_versions
 from ...module_utils._words import listing
+from .lost import control_plane_lost, knows_cluster
 from .model import Cluster, ClusterRule, Reading
 
 # Interfaces that a pod network creates on a node.
@@ -259,7 +260,7 @@ def _unreached(cluster: Cluster) -> Iterator[tuple[Problem, bool]]:
 
 
 def membership(cluster: Cluster) -> Iterator[Problem]:
-    first = cluster.control_plane
+    first, new = cluster.control_plane, cluster.settings.get("new_cluster")
     for reading in cluster.read:
         state = reading.facts["cluster"]
         if reading.host in cluster.settings["control_plane"]:
@@ -267,6 +268,9 @@ def membership(cluster: Cluster) -> Iterator[Problem]:
                 yield _foreign(reading, "this host is a worker of another cluster, not a control plane")
         elif state["role"] == "control_plane":
             yield _foreign(reading, "this host is a control plane, but a worker in the inventory")
+        elif first and not first.facts["cluster"]["begun"] and not new and knows_cluster(reading, cluster):
+            # The control plane has lost its data, which is a problem of its own.
+            continue
         elif first and state["ca_hashes"] and not set(state["ca_hashes"]) & set(first.facts["cluster"]["ca_hashes"]):
             whose = "has another CA" if first.facts["cluster"]["ca_hashes"] else "has no cluster yet"
             yield _foreign(reading, f"it belongs to another cluster: {first.host} {whose}")
@@ -293,6 +297,7 @@ RULES: tuple[ClusterRule, ...] = (
     clocks,
     api,
     control_plane_unreached,
+    control_plane_lost,
     membership,
 )
 NOTES: tuple[ClusterRule, ...] = (left_out_of_check, control_plane_silent, forks)

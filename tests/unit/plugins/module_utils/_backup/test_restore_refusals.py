@@ -6,15 +6,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.manifest import Manifest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.manifest import Manifest, Part
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.refusals import (
     ACCEPTABLE,
     Target,
     refusals,
 )
 
+RECORD = {"record/cluster.json": Part("0" * 64, 1)}
 CA, OTHER_CA = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-MANIFEST = Manifest("lab", CA, "cp1", "1.36.4", "3.6.8", "0.3.0", 310, 306, "2026-11-28T14:00:03Z")
+MANIFEST = Manifest("lab", CA, "cp1", "1.36.4", "3.6.8", "0.3.0", 310, 306, "2026-11-28T14:00:03Z", RECORD)
 RIGHT = Target(
     cluster="lab",
     kubernetes="1.36.5",
@@ -70,6 +71,10 @@ def test_refusal(kind: str, target: Target, sentence: str) -> None:
     others = [each for each in ACCEPTABLE if each != kind]
     assert refusals(MANIFEST, target, others) == [found]
     assert refusals(MANIFEST, target, [kind]) == ([] if found.acceptable else [found])
+
+
+def test_archive_of_an_earlier_release_has_no_name_to_compare() -> None:
+    assert refusals(replace(MANIFEST, cluster="kubernetes", parts={}), RIGHT) == []
 
 
 def test_all_refusals_are_returned_together() -> None:
