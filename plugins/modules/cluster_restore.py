@@ -173,6 +173,16 @@ source:
   returned: unless the archive was restored already
   type: str
   sample: files
+endpoint:
+  description: Endpoint of the cluster, as host:port. Empty if it is one of O(api_names).
+  returned: unless the archive was restored already
+  type: str
+  sample: 192.0.2.11:6443
+ca:
+  description: Certificates of the cluster's CAs in PEM.
+  returned: unless the archive was restored already
+  type: str
+  sample: "-----BEGIN CERTIFICATE-----..."
 lost:
   description: Objects that the snapshot does not have.
   returned: unless the archive was restored already

@@ -19,7 +19,7 @@ from .._kubeadm.etcd_gate import endpoint_of
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
 from .configuration import configuration, endpoint, endpoint_host
 from .database import Database, read_database
-from .manifest import CONFIGURATION, DATABASE, Manifest
+from .manifest import CONFIGURATION, DATABASE, PKI, Manifest
 from .objects import VALUES
 from .preview import ETCD, FILES, UNKNOWN, fields, preview, read_running
 from .refusals import Target, refusals
@@ -47,6 +47,7 @@ def ensure(module: Any) -> dict[str, Any]:
         old, source = (None, UNKNOWN) if restore.is_interrupted else _old(module, work / "present.db")
         shown = fields(preview(manifest, snapshot, old, source, read_running(params["pods"])))
         shown["endpoint"] = _endpoint(parts, params["api_names"])
+        shown["ca"] = (parts / f"{PKI}ca.crt").read_text()
         if restore.is_interrupted:
             shown["lines"].insert(1, "Its restore was interrupted, and continues.")
         moved = [] if module.check_mode else restore.apply(manifest, parts)
