@@ -39,6 +39,7 @@ PACKAGES_OF = {
     "minikube": "minikube",
     "nfs_cache": "storage",
     "nfs_server": "storage",
+    "restore": "restore",
     "wandb_launch": "wandb_launch_docker",
 }
 # Roles in a default run of site.yml, and roles that the user must name (see the page).

@@ -34,6 +34,7 @@ ROLES = (
     "cluster_api",
     "etcd",
     "backup",
+    "restore",
     "node_change",
     "flannel",
     "gpu_sharing",
