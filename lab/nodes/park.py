@@ -260,7 +260,19 @@ def down(name: str) -> bool:
 def _remove_inventory(known: State) -> None:
     path = Path(known.inventory)
     if path.is_file() and inventory.belongs_to(path.read_text(), known.name):
+        remove_kubeconfig(known, 0)
         path.unlink()
+
+
+def remove_kubeconfig(known: State, since: float) -> None:
+    """Remove the kubeconfig that site.yml has kept next to the inventory after a time in seconds.
+
+    With it, site.yml would not create a new cluster, but wait for a restore.
+    """
+    path = Path(known.inventory)
+    kept = path.with_name(f"{path.stem}-admin.conf")
+    if kept.is_file() and kept.stat().st_mtime > since:
+        kept.unlink()
 
 
 def _check_name(name: str) -> None:

@@ -78,6 +78,7 @@ def restore(name: str, copy: str) -> None:
             _each(spec.nodes, lambda node: _restore(known, node, images[node.name], source))
         known.restoring = ""
         known.save()
+        park.remove_kubeconfig(known, source.stat().st_mtime)
         park.write_files(known, spec)
 
 

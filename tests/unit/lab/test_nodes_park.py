@@ -141,9 +141,12 @@ def test_down_removes_everything_of_the_lab_and_nothing_else(
         kind: {name: about for name, about in things.items() if about["lab"] != "t"}
         for kind, things in podman.made.items()
     }
+    for name in ("t", "t-w1"):
+        (tmp_path / f"{name}-admin.conf").write_text("kubeconfig")
     assert park.down("t") is True
     assert podman.made == others
-    assert not (tmp_path / "t.ini").exists()
+    assert not (tmp_path / "t.ini").exists() and not (tmp_path / "t-admin.conf").exists()
+    assert (tmp_path / "t-w1-admin.conf").exists()
     assert not (tmp_path / "cache/labs/t").exists()
     assert (tmp_path / "t-w1.ini").exists()
     assert state.names() == ["t-w1"]

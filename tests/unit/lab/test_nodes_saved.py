@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +59,21 @@ def test_a_restored_lab_has_the_files_and_the_addresses_of_the_copy(
         ["start", "gpulab-t-cp1"],
         ["start", "gpulab-t-w1"],
     ]
+
+
+def test_restored_lab_keeps_only_the_kubeconfig_that_was_there_when_it_was_saved(
+    lab: Callable[..., state.State], podman: Podman
+) -> None:
+    kept = Path(state.load("t").inventory).with_name("t-admin.conf")
+    kept.write_text("of the saved cluster")
+    os.utime(kept, (1, 1))
+    saved.save("t", "built")
+    saved.restore("t", "built")
+    assert kept.exists()
+    kept.write_text("of a later cluster")
+    os.utime(kept, (2**32, 2**32))
+    saved.restore("t", "built")
+    assert not kept.exists()
 
 
 def test_a_node_is_shut_down_before_it_is_copied(
