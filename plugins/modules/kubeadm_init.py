@@ -22,7 +22,7 @@ description:
     the log of etcd are searched for these objects, so for a cluster that was alive, the note alone never decides.
   - If the API server should exist and the kubelet is running, the module waits up to O(api_timeout) seconds for it, for
     example after a reboot.
-  - "Decision table; the first match applies:"
+  - "Decision table; the first match applies, if no restore of a backup was interrupted, which is an error:"
   - (1) No traces of a control plane, no kubelet.conf and no admin.conf - C(kubeadm init). An existing CA in
     C(/etc/kubernetes/pki) is used.
   - (2) No traces of a control plane, but kubelet.conf (a worker) or admin.conf (of another cluster) - error.

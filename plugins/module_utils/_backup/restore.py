@@ -11,7 +11,6 @@ that no client keeps a state of the lost time (https://github.com/etcd-io/etcd/i
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable
@@ -45,9 +44,9 @@ from .._words import listing
 from . import manifest as backup
 from .configuration import configuration, data_directory, encryption_file
 from .manifest import Manifest
+from .restore_record import DONE, RECORD, read_record
 
-RECORD, DIRECTORY = "/var/lib/gpulab/restore.json", "/var/lib/gpulab/restore"
-DONE = "done"
+DIRECTORY = "/var/lib/gpulab/restore"
 _BUMP = 1_000_000_000
 _MANIFESTS = "/etc/kubernetes/manifests"
 _KUBELET_PKI = "/var/lib/kubelet/pki"
@@ -251,22 +250,3 @@ class Restore:
 
     def _path(self, name: str) -> Path:
         return under(self._root, name)
-
-
-def read_record(text: str | None) -> dict[str, Any]:
-    """Return the record of a restore, empty if there is none. Raise DomainError for a damaged one."""
-    if text is None:
-        return {}
-    try:
-        found = as_mapping(json.loads(text))
-    except (ValueError, RecursionError):
-        found = {}
-    aside, texts = found.get("aside"), [found.get(key) for key in ("archive", "cluster", "step")]
-    valid = isinstance(aside, list) and all(isinstance(each, str) for each in (*aside, *texts))
-    valid = valid and isinstance(found.get("kubelet"), bool)
-    if not valid or found.get("schema") != 1 or not all(re.fullmatch(r"(/[\w.-]*[\w-])+/?", each) for each in aside):
-        raise DomainError(
-            f"Error while reading {RECORD}, the record of a restore: it is damaged. What the host had before a restore "
-            "that was interrupted is in /var/lib/gpulab/aside-*. Remove the record, and run again."
-        )
-    return {key: found[key] for key in ("archive", "cluster", "aside", "kubelet", "step")}

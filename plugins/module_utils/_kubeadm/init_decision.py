@@ -52,7 +52,7 @@ class Evidence:
     ``absent``, ``barren``, ``unused``, ``alive``, ``unreadable``, or ``unasked`` (there are data, but the API's answer
     was sufficient). ``complete``: the API lists workloads, so the addons were installed. ``used``: the API may have
     objects that kubeadm did not make. ``damaged``: files that are empty or cut off. ``missing``: files that kubeadm
-    makes, without the keys of CAs.
+    makes, without the keys of CAs. ``restoring``: a restore of a backup was interrupted.
     """
 
     admin_conf: bool = False
@@ -71,6 +71,7 @@ class Evidence:
     used: bool = True
     damaged: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+    restoring: bool = False
 
     @property
     def control_plane(self) -> bool:
@@ -99,6 +100,12 @@ class Verdict:
 
 def decide(found: Evidence) -> Verdict:
     """Apply the decision table that kubeadm_init documents."""
+    if found.restoring:
+        return Verdict(
+            REFUSE,
+            "a restore of a backup was interrupted on this host",
+            "Run the playbook gpulab.kubernetes.restore again with the same archive (docs/restore.md).",
+        )
     if not found.control_plane:
         return _without_control_plane(found)
     if found.api == ALIVE:

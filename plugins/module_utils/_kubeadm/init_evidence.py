@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .._backup import restore_record
 from .._command import Runner
 from .._files import read_text, under
 from .._systemd import is_active
@@ -53,6 +54,7 @@ def gather(module: Any, root: str, patience: float) -> state.Evidence:
         etcd=state.UNASKED if data is None or etcd_files(data) else state.ABSENT,
         etcd_local=etcd_local,
         damaged=damaged,
+        restoring=restore_record.is_interrupted(root),
     )
     if not found.control_plane:
         return found

@@ -64,7 +64,7 @@ def test_a_restored_lab_has_the_files_and_the_addresses_of_the_copy(
 def test_restored_lab_keeps_only_the_kubeconfig_that_was_there_when_it_was_saved(
     lab: Callable[..., state.State], podman: Podman
 ) -> None:
-    kept = Path(state.load("t").inventory).with_name("t-admin.conf")
+    kept = Path(known().inventory).with_name("t-admin.conf")
     kept.write_text("of the saved cluster")
     os.utime(kept, (1, 1))
     saved.save("t", "built")

@@ -164,6 +164,15 @@ def test_restore_of_another_archive_that_was_interrupted_is_finished_first(
     assert result["failed"] and "the restore of another archive" in result["msg"]
 
 
+def test_host_is_not_initialized_before_its_restore_is_finished(host: RestoreHost, run_module: Any) -> None:
+    host.make_old()
+    (host.root / "stop").write_text("etcdutl")
+    assert host.run()["failed"]
+    args = {"config": "kind: InitConfiguration\n", "root": str(host.root), "api_timeout": 0}
+    result = run_module("kubeadm_init", args, check=True)
+    assert result["failed"] and "a restore of a backup was interrupted on this host" in result["msg"]
+
+
 def test_damaged_record_is_reported(host: RestoreHost) -> None:
     host.record.parent.mkdir(parents=True)
     host.record.write_text('{"schema": 1, "aside": ["/etc/../.."]}')
