@@ -60,6 +60,14 @@ def test_check_mode_is_the_preview(story: Story) -> None:
     assert "api.lab.internal" in given["api_names"]
 
 
+def test_endpoint_of_an_earlier_release_stays(story: Story) -> None:
+    older = {**PREVIEW, "endpoint": "192.168.7.11:6443"}
+    story.answers.insert(0, {"module": "cluster_restore", "host": "", "word": "", "result": older})
+    shown = "- hosts: gpu1\n  gather_facts: false\n  tasks:\n    - ansible.builtin.debug: {var: cluster_api_endpoint}\n"
+    status, output = story.play(PLAYBOOK + shown, story.settings, "--check")
+    assert status == 0 and '"cluster_api_endpoint": "192.168.7.11:6443"' in output, output
+
+
 def test_restore_that_is_not_confirmed_ends_after_the_preview(story: Story) -> None:
     for name in ("", "other"):
         status, output = story.play(PLAYBOOK, {**story.settings, "restore_confirm": name})
