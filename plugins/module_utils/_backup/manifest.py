@@ -136,6 +136,15 @@ def check_part(manifest: Manifest, name: str, found: Part) -> None:
         raise DomainError(f"Error while reading {name} in the backup: it was changed, its checksum is wrong")
 
 
+def is_part(name: str) -> bool:
+    """Return whether this can be the name of a part."""
+    return bool(_PART.fullmatch(name))
+
+
+def is_cluster_name(name: str) -> bool:
+    return bool(_CLUSTER.fullmatch(name))
+
+
 def archive_name(cluster: str, taken: str, encrypted: bool = False) -> str:
     """Return the name of an archive, for example ``gpulab-lab-20261128T120000Z.tar``."""
     return f"gpulab-{cluster}-{re.sub('[-:]', '', taken)}.tar{ENCRYPTED if encrypted else ''}"
@@ -154,7 +163,7 @@ def read_archive_name(name: str) -> ArchiveName | None:
 def _parts(found: dict[str, Any], what: str) -> dict[str, Part]:
     parts = {}
     for name, each in as_object(found.get("parts"), f"parts in {what}").items():
-        if not _PART.fullmatch(name):
+        if not is_part(name):
             raise _error(what, f"{name[:200]!r} is not the name of a part")
         value = as_object(each, f"{name} in {what}")
         parts[name] = Part(_matching(value, "sha256", _DIGEST, f"{name} in {what}"), _number(value, "size", 0, what))

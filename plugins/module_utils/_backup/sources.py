@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from .._errors import DomainError
 from .._files import put_file, read_file, read_text, under
 from .._json import as_mapping, as_text, read_object
 from .._kubeadm.x509 import certificates, public_key_hash
-from .manifest import CONFIGURATION, ENCRYPTION, PKI, RECORD
+from .manifest import CONFIGURATION, ENCRYPTION, PKI, RECORD, is_cluster_name, is_part
 
 _PKI = "/etc/kubernetes/pki"
 _API_SERVER = "/etc/kubernetes/manifests/kube-apiserver.yaml"
@@ -27,6 +28,7 @@ _FLAG = re.compile(r"""^\s*-\s*["']?--encryption-provider-config=([^\s"']+)""", 
 _VERSION = re.compile(r"""^kubernetesVersion:[ \t]*["']?v?([0-9][0-9A-Za-z.-]*)""", re.MULTILINE)
 _NAME = re.compile(r"""^clusterName:[ \t]*["']?([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)["']?[ \t]*$""", re.MULTILINE)
 _DEFAULT_NAME = "kubernetes"
+_NEVER_EMPTY = (".crt", ".key", ".pub", ".yaml")
 
 
 def files(module: Any, root: str = "/") -> dict[str, bytes]:
@@ -34,13 +36,16 @@ def files(module: Any, root: str = "/") -> dict[str, bytes]:
     found = {CONFIGURATION: _configuration(module, root).encode("utf-8", "surrogateescape")}
     directory = under(root, _PKI)
     for path in sorted(directory.rglob("*")):
-        if path.is_file():
-            found[f"{PKI}{path.relative_to(directory)}"] = _content(path)
+        name = f"{PKI}{path.relative_to(directory)}"
+        # Other names are those of editors and of programs that are writing a file.
+        if is_part(name) and path.is_file():
+            found[name] = _content(path)
     flag = _FLAG.search(read_text(under(root, _API_SERVER)) or "")
     if flag:
         found[ENCRYPTION] = _content(under(root, flag.group(1)))
-    record = read_file(under(root, _CLUSTER))
-    if record is not None:
+    record = read_file(under(root, _CLUSTER)) or b""
+    # One that a power failure has damaged is left out: nothing writes it again, and backups must go on.
+    if _recorded_name(record):
         found[f"{RECORD}cluster.json"] = record
     return found
 
@@ -60,10 +65,18 @@ def kubernetes_version(found: dict[str, bytes]) -> str:
 
 def cluster_name(found: dict[str, bytes]) -> str:
     """Return the name that the collection, else kubeadm, has recorded for the cluster."""
-    record = found.get(f"{RECORD}cluster.json", b"")
-    recorded = as_text(read_object(_text(record), _CLUSTER).get("name")) if record.strip() else ""
     configured = _NAME.search(_text(found[CONFIGURATION]))
+    recorded = _recorded_name(found.get(f"{RECORD}cluster.json", b""))
     return recorded or (configured.group(1) if configured else _DEFAULT_NAME)
+
+
+def _recorded_name(record: bytes) -> str:
+    """Return the name of the cluster in its record, empty if the record is damaged."""
+    try:
+        name = as_text(as_mapping(json.loads(record)).get("name"))
+    except (ValueError, RecursionError):
+        return ""
+    return name if is_cluster_name(name) else ""
 
 
 def _configuration(module: Any, root: str) -> str:
@@ -89,7 +102,8 @@ def _configuration(module: Any, root: str) -> str:
 
 def _content(path: Path) -> bytes:
     content = read_file(path)
-    if not content:
+    # Others may be empty, such as the index of a CA of the administrator.
+    if content is None or (not content and path.suffix in _NEVER_EMPTY):
         raise DomainError(
             f"Error while reading {path} for the backup: it is {'missing' if content is None else 'empty'}"
         )

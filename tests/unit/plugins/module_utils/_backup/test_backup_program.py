@@ -209,6 +209,27 @@ def test_a_missing_or_empty_key_is_an_error(host: BackupHost, name: str) -> None
     assert host.archives == []
 
 
+def test_other_files_next_to_the_keys_do_not_stop_backups(host: BackupHost) -> None:
+    pki = host.root / "etc/kubernetes/pki"
+    for name, text in {".ca.crt.x7k2p": "", "sa.key (old)": "x", "index.txt": "", "oidc.crt": "x"}.items():
+        (pki / name).write_text(text)
+    done = host.run()
+    assert done.returncode == 0, done.stderr
+    members = host.members(host.archives[0])
+    assert members["pki/index.txt"] == b"" and members["pki/oidc.crt"] == b"x"
+    assert not {"pki/.ca.crt.x7k2p", "pki/sa.key (old)"} & members.keys()
+
+
+@pytest.mark.parametrize("record", ["", '{"name": "la', '{"name": "Lab!"}', "[]"])
+def test_a_damaged_record_does_not_stop_backups(host: BackupHost, record: str) -> None:
+    (host.root / "var/lib/gpulab/cluster.json").write_text(record)
+    done = host.run()
+    assert done.returncode == 0, done.stderr
+    members = host.members(host.archives[0])
+    assert "record/cluster.json" not in members
+    assert read_manifest(members["manifest.json"].decode()).cluster == "kubernetes"
+
+
 def test_a_damaged_state_does_not_stop_backups(host: BackupHost) -> None:
     (host.root / "var/lib/gpulab/backup.json").write_text("half")
     assert host.run().returncode == 0
