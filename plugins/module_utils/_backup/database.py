@@ -30,6 +30,8 @@ _REVISION = struct.Struct(">Qc")
 _DELETED = 18
 # Fields of mvccpb.KeyValue.
 _KEY, _CREATED, _CHANGED, _VALUE = 1, 2, 3, 5
+# Key, value, and whether it is a bucket.
+_Entry = tuple[bytes, bytes, bool]
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def read_database(path: Path, values_of: tuple[str, ...] = ()) -> Database:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _read(data, values_of)
-    except (struct.error, IndexError, ValueError, ProtobufError) as error:
+    except (struct.error, IndexError, OverflowError, ValueError, ProtobufError) as error:
         raise DomainError(f"Error while reading {path}: it is not a database of etcd, or it is damaged") from error
 
 
@@ -93,7 +95,7 @@ def _fnv(data: bytes) -> int:
     return value
 
 
-def _bucket(data: mmap.mmap, size: int, value: bytes) -> Iterator[tuple[bytes, bytes, bool]]:
+def _bucket(data: mmap.mmap, size: int, value: bytes) -> Iterator[_Entry]:
     root, _sequence = _BUCKET.unpack_from(value)
     if root:
         return _entries(data, size, root)
@@ -101,10 +103,11 @@ def _bucket(data: mmap.mmap, size: int, value: bytes) -> Iterator[tuple[bytes, b
     return _leaf(value, _BUCKET.size)
 
 
-def _entries(data: mmap.mmap, size: int, page: int, depth: int = 0) -> Iterator[tuple[bytes, bytes, bool]]:
+def _entries(data: mmap.mmap, size: int, page: int, above: frozenset[int] = frozenset()) -> Iterator[_Entry]:
     start = page * size
     number, flags, count, _overflow = _PAGE.unpack_from(data, start)
-    if number != page or depth > _DEEPEST:
+    # A page below itself would never end.
+    if number != page or page in above or len(above) > _DEEPEST:
         raise ValueError("a page is not where it should be")
     if flags & _LEAF_PAGE:
         yield from _leaf(data, start)
@@ -112,12 +115,12 @@ def _entries(data: mmap.mmap, size: int, page: int, depth: int = 0) -> Iterator[
         for place in range(count):
             element = start + _PAGE.size + place * _BRANCH_ELEMENT.size
             _position, _length, child = _BRANCH_ELEMENT.unpack_from(data, element)
-            yield from _entries(data, size, child, depth + 1)
+            yield from _entries(data, size, child, above | {page})
     else:
         raise ValueError("a page has another type")
 
 
-def _leaf(data: mmap.mmap | bytes, start: int) -> Iterator[tuple[bytes, bytes, bool]]:
+def _leaf(data: mmap.mmap | bytes, start: int) -> Iterator[_Entry]:
     _number, _flags, count, _overflow = _PAGE.unpack_from(data, start)
     for place in range(count):
         element = start + _PAGE.size + place * _LEAF_ELEMENT.size
@@ -128,7 +131,7 @@ def _leaf(data: mmap.mmap | bytes, start: int) -> Iterator[tuple[bytes, bytes, b
         yield data[begin : begin + key], data[begin + key : begin + key + value], bool(flags & _IS_BUCKET)
 
 
-def _keys(entries: Iterator[tuple[bytes, bytes, bool]], values_of: tuple[str, ...]) -> Database:
+def _keys(entries: Iterator[_Entry], values_of: tuple[str, ...]) -> Database:
     found: dict[str, Key] = {}
     last = 0
     for revision, record, _is_bucket in entries:

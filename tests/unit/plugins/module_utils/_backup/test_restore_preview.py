@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 from pathlib import Path
 
@@ -66,6 +67,19 @@ def test_restored_snapshot_has_the_same_keys(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 100, 5000, 30000])
 def test_cut_off_database_is_refused(tmp_path: Path, size: int) -> None:
     (tmp_path / "db").write_bytes(database("snapshot")[:size])
+    with pytest.raises(DomainError, match="not a database of etcd, or it is damaged"):
+        read_database(tmp_path / "db")
+
+
+@pytest.mark.parametrize("child", [None, 0, 2**63, 2**64 - 1])
+def test_page_that_leads_nowhere_or_to_itself_is_damage(tmp_path: Path, child: int | None) -> None:
+    data = bytearray(database("snapshot"))
+    branches = [page for page in range(len(data) // 4096) if struct.unpack_from("<QH", data, page * 4096) == (page, 1)]
+    assert branches
+    for page in branches:
+        for element in range(struct.unpack_from("<H", data, page * 4096 + 10)[0]):
+            struct.pack_into("<Q", data, page * 4096 + 16 + element * 16 + 8, page if child is None else child)
+    (tmp_path / "db").write_bytes(data)
     with pytest.raises(DomainError, match="not a database of etcd, or it is damaged"):
         read_database(tmp_path / "db")
 
