@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from site_trace import trace
 from stubbed_site import Site
 from test_site_trace import CA, FURTHER, Story
@@ -51,6 +52,7 @@ def test_check_mode_is_the_preview(story: Story) -> None:
     assert "what is lost" in output
     (given,) = Site.asked(story, "cluster_restore")
     assert given["trusted"] == {"gpu1": [HASH]}
+    assert given["endpoints"] == {"gpu1": "192.168.7.11:6443"}
     # The pods of a node that could not be read are unknown.
     assert given["pods"] == {"cp1": None, "gpu1": [{"uid": "u", "namespace": "a", "name": "train"}]}
     assert (given["cluster_name"], given["control_planes"], given["accept"]) == ("lab", ["cp1"], [])
@@ -86,6 +88,14 @@ def test_refusal_is_shown_and_nothing_changes(story: Story) -> None:
         "node_pods_info",
         "cluster_restore",
     }
+
+
+def test_identity_is_never_in_a_file_on_the_host() -> None:
+    """Without pipelining, Ansible writes the arguments of a module to the host's disk."""
+    role = Path(__file__).parents[3] / "roles/restore/tasks"
+    tasks = [task for path in role.glob("*.yml") for task in yaml.safe_load(path.read_text()) or []]
+    users = [task for task in tasks if "restore_age_identity" in str(task)]
+    assert users and all(task["vars"]["ansible_pipelining"] is True for task in users)
 
 
 def test_archive_must_be_named(story: Story) -> None:
