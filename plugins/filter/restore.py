@@ -20,6 +20,12 @@ def restore_trusted(variables: Mapping[str, Any], hosts: Sequence[str]) -> dict[
     return {host: [str(each) for each in found["cluster"]["ca_hashes"]] for host, found in read.items() if found}
 
 
+def restore_endpoints(variables: Mapping[str, Any], hosts: Sequence[str]) -> dict[str, str]:
+    """Return the endpoints of the API, as host:port, that the kubelets of hosts use, as preflight has read them."""
+    read = {host: (variables[host].get("preflight_host") or {}).get("cluster") or {} for host in hosts}
+    return {host: str(found["endpoint"]) for host, found in read.items() if found.get("endpoint")}
+
+
 def restore_pods(variables: Mapping[str, Any], hosts: Sequence[str], reached: Sequence[str]) -> dict[str, Any]:
     """Return the pods that run on hosts by the names of their nodes, None for a host that was not read."""
     found = {}
@@ -32,4 +38,8 @@ def restore_pods(variables: Mapping[str, Any], hosts: Sequence[str], reached: Se
 
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"restore_pods": restore_pods, "restore_trusted": restore_trusted}
+        return {
+            "restore_endpoints": restore_endpoints,
+            "restore_pods": restore_pods,
+            "restore_trusted": restore_trusted,
+        }

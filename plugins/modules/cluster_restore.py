@@ -59,6 +59,13 @@ options:
     description: For each other host, the hashes of the CAs that it trusts, in kubeadm's form.
     type: dict
     default: {}
+  endpoints:
+    description: >-
+      For each other host that is a node, the API's endpoint that its kubelet uses, as host:port. It must lead to this
+      host, as that in the archive. Names among them are added to the API server's certificate, because the archive may
+      be older than the migration of the endpoint to a name.
+    type: dict
+    default: {}
   pods:
     description: >-
       For each node, by its name, the pods that M(gpulab.kubernetes.node_pods_info) returned, null for one that was not
@@ -73,8 +80,8 @@ options:
   accept:
     description: >-
       What to accept that is otherwise refused. V(cluster_name) is an archive of another cluster,
-      V(kubernetes_version) one of another minor version, V(ca) one with another CA than the other hosts trust,
-      V(endpoint) one whose endpoint does not lead to this host.
+      V(kubernetes_version) one of another minor version, V(ca) one with another CA than the other hosts trust, or
+      than this host has, V(endpoint) that the archive or a node has an endpoint that does not lead to this host.
     type: list
     elements: str
     choices: [ca, cluster_name, endpoint, kubernetes_version]
@@ -254,6 +261,7 @@ def main() -> None:
             "kubelet": {"type": "list", "elements": "dict", "default": []},
             "api_names": {"type": "list", "elements": "str", "default": []},
             "trusted": {"type": "dict", "default": {}},
+            "endpoints": {"type": "dict", "default": {}},
             "pods": {"type": "dict", "default": {}},
             "control_planes": {"type": "list", "elements": "str", "default": []},
             "accept": {"type": "list", "elements": "str", "choices": sorted(ACCEPTABLE), "default": []},

@@ -6,17 +6,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from .._command import Runner
 from .._errors import DomainError
 from .._etcd.client import Etcd
-from .._files import read_text, under
+from .._files import read_text, text_or_nothing, under
 from .._json import as_mapping, as_text
+from .._kubeadm.damage import PKI as AUTHORITIES
 from .._kubeadm.etcd_gate import endpoint_of
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
+from .._kubeadm.leaves import normal
+from .._kubeadm.x509 import CertificateError, certificates, public_key_hash
 from .configuration import configuration, endpoint, endpoint_host
 from .database import Database, read_database
 from .manifest import CONFIGURATION, DATABASE, PKI, Manifest
@@ -42,7 +46,8 @@ def ensure(module: Any) -> dict[str, Any]:
         return {"changed": False, "restored": True, "lines": ["This archive was restored already."], "moved_aside": []}
     work = under(root, DIRECTORY) / "work"
     with unpacked(module, archive, work, params["age"], params["identity"]) as (manifest, parts):
-        _check(module, manifest, parts)
+        hosts = _api_hosts(parts, params["endpoints"])
+        _check(module, manifest, parts, hosts, [] if restore.is_interrupted else _authorities(root))
         snapshot = read_database(parts / DATABASE, VALUES)
         old, source = (None, UNKNOWN) if restore.is_interrupted else _old(module, work / "present.db")
         shown = fields(preview(manifest, snapshot, old, source, read_running(params["pods"])))
@@ -50,26 +55,49 @@ def ensure(module: Any) -> dict[str, Any]:
         shown["ca"] = (parts / f"{PKI}ca.crt").read_text()
         if restore.is_interrupted:
             shown["lines"].insert(1, "Its restore was interrupted, and continues.")
-        moved = [] if module.check_mode else restore.apply(manifest, parts)
+        moved = [] if module.check_mode else restore.apply(manifest, parts, _names(hosts[1:]))
     return {"changed": True, "restored": not module.check_mode, "moved_aside": moved, **shown}
 
 
 def _endpoint(parts: Path, names: Collection[str]) -> str:
     """Return the endpoint of the cluster, empty if it is a name that leads to the control plane on each node."""
-    config = (parts / CONFIGURATION).read_text()
-    return "" if endpoint_host(config) in names else endpoint(config)
+    found = endpoint((parts / CONFIGURATION).read_text())
+    return "" if endpoint_host(found) in map(_normal, names) else found
 
 
-def _check(module: Any, manifest: Manifest, parts: Path) -> None:
+def _api_hosts(parts: Path, endpoints: Mapping[str, Any]) -> list[str]:
+    """Return the hosts at which the API is reached: the archive's first, then others that nodes use."""
+    found = [endpoint((parts / CONFIGURATION).read_text()), *map(as_text, endpoints.values())]
+    return list(dict.fromkeys(endpoint_host(each) for each in found))
+
+
+def _normal(host: str) -> str:
+    return normal(host.strip("[]"))
+
+
+def _names(hosts: Iterable[str]) -> list[str]:
+    return [each for each in hosts if each and not re.fullmatch(r"[0-9.]+|.*:.*", each)]
+
+
+def _authorities(root: str) -> list[str]:
+    """Return the hashes of the CAs of the cluster to which the host belongs, empty if there are none."""
+    try:
+        return [public_key_hash(each) for each in certificates(text_or_nothing(root, f"{AUTHORITIES}/ca.crt"))]
+    except CertificateError:
+        return []
+
+
+def _check(module: Any, manifest: Manifest, parts: Path, hosts: Collection[str], own: Collection[str]) -> None:
     params = module.params
-    config = configuration((parts / CONFIGURATION).read_text(), params["kubernetes_version"])
+    configuration((parts / CONFIGURATION).read_text(), params["kubernetes_version"])
     address = as_text(as_mapping(params["node"].get("localAPIEndpoint")).get("advertiseAddress"))
     target = Target(
         params["cluster_name"],
         params["kubernetes_version"],
         params["trusted"],
-        endpoint_host(config),
-        [address, *params["api_names"]],
+        own,
+        hosts,
+        [_normal(each) for each in (address, *params["api_names"])],
         params["control_planes"],
     )
     found = refusals(manifest, target, params["accept"])

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .._errors import DomainError
-from .._json import as_mapping, as_mappings, as_text
+from .._json import as_mapping, as_mappings, as_text, as_texts
 from .._kubeadm.init_evidence import ETCD_DATA
+from .._kubeadm.leaves import normal
 from .._kubeadm.yaml_block import read_yaml
 from .manifest import CONFIGURATION
 
@@ -26,6 +27,23 @@ def configuration(text: str, version: str) -> str:
     return re.sub(r"\A\s*---\n", "", changed)
 
 
+def with_names(text: str, names: Collection[str]) -> str:
+    """Return a ClusterConfiguration that adds names to the API server's certificate (certSANs).
+
+    It stays as it is if it does not have the form in which kubeadm stores it.
+    """
+    added = "".join(f"  - {name}\n" for name in names)
+    if not added:
+        return text
+    changed, count = re.subn(r"(?m)^  certSANs:[ ]*\n", lambda found: f"{found[0]}{added}", text)
+    if not count:
+        changed, count = re.subn(r"(?m)^apiServer:[ ]*(?:\{\})?[ ]*\n", f"apiServer:\n  certSANs:\n{added}", text)
+    if not count:
+        changed = f"{text.rstrip()}\napiServer:\n  certSANs:\n{added}"
+    listed = as_mapping(as_mapping(_parsed(changed)).get("apiServer")).get("certSANs")
+    return changed if set(names) <= {*as_texts(listed)} else text
+
+
 def data_directory(config: str) -> str:
     """Return the directory of etcd's data in a ClusterConfiguration."""
     local = as_mapping(as_mapping(as_mapping(_parsed(config)).get("etcd")).get("local"))
@@ -37,9 +55,9 @@ def endpoint(config: str) -> str:
     return as_text(as_mapping(_parsed(config)).get("controlPlaneEndpoint"))
 
 
-def endpoint_host(config: str) -> str:
-    """Return the host in controlPlaneEndpoint, empty if there is none."""
-    return re.sub(r":[0-9]+$", "", endpoint(config)).strip("[]")
+def endpoint_host(text: str) -> str:
+    """Return the host in an endpoint, which is a host with or without a port; empty if there is none."""
+    return normal(re.sub(r":[0-9]+$", "", text).strip("[]"))
 
 
 def encryption_file(config: str) -> str:

@@ -9,11 +9,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from .._words import listing
-from .manifest import RECORD, Manifest
+from .manifest import PKI, RECORD, Manifest
 
 # What restore_accept can accept, by the kind of the refusal.
 CLUSTER_NAME, KUBERNETES_VERSION, CA, ENDPOINT = "cluster_name", "kubernetes_version", "ca", "endpoint"
 _NAMED = f"{RECORD}cluster.json"
+# The CA may be external, so that a backup does not need them.
+_KEYS = tuple(f"{PKI}{name}.key" for name in ("ca", "front-proxy-ca", "etcd/ca"))
 ACCEPTABLE = (CLUSTER_NAME, KUBERNETES_VERSION, CA, ENDPOINT)
 
 
@@ -33,14 +35,16 @@ class Refusal:
 class Target:
     """Where an archive is to be restored, and what the inventory says of the cluster.
 
-    ``nodes`` are the hashes of the CAs that each other host trusts, empty for a host that is not a node. ``endpoint``
-    is the host in the archive's controlPlaneEndpoint, ``addresses`` are those of this host and the names of the API.
+    ``nodes`` are the hashes of the CAs that each other host trusts, empty for a host that is not a node; ``own`` are
+    those of this host. ``endpoints`` are the hosts at which the API is reached, according to the archive and the nodes.
+    ``addresses`` are those of this host and the names of the API.
     """
 
     cluster: str
     kubernetes: str
     nodes: Mapping[str, Collection[str]] = field(default_factory=dict)
-    endpoint: str = ""
+    own: Collection[str] = ()
+    endpoints: Collection[str] = ()
     addresses: Collection[str] = ()
     control_planes: Collection[str] = ()
 
@@ -51,7 +55,11 @@ def refusals(manifest: Manifest, target: Target, accepted: Collection[str] = ())
     # Clusters of earlier releases have no name of their own.
     if manifest.cluster != target.cluster and _NAMED in manifest.parts:
         found.append(
-            Refusal(CLUSTER_NAME, f"The archive is of the cluster {manifest.cluster}, and this one is {target.cluster}")
+            Refusal(
+                CLUSTER_NAME,
+                f"The archive is of the cluster {manifest.cluster}, and this one is {target.cluster}: if only the "
+                f"inventory was renamed, set cluster_name to {manifest.cluster}",
+            )
         )
     if _minor(manifest.kubernetes) != _minor(target.kubernetes):
         found.append(
@@ -70,12 +78,25 @@ def refusals(manifest: Manifest, target: Target, accepted: Collection[str] = ())
                 "restored cluster",
             )
         )
-    if target.endpoint and target.endpoint not in target.addresses:
+    if target.own and manifest.ca not in target.own:
+        found.append(Refusal(CA, "The archive has another CA than this host, whose cluster would end"))
+    elsewhere = sorted({each for each in target.endpoints if each} - {*target.addresses})
+    if elsewhere:
         found.append(
             Refusal(
                 ENDPOINT,
-                f"The nodes reach the API at {target.endpoint}, which is neither an address of this host nor the API's "
-                "name: give the host this address",
+                f"The nodes reach the API at {listing(elsewhere)}, which is neither an address of this host nor the "
+                "API's name: give the host this address, or set cluster_name or cluster_api_name as they were",
+            )
+        )
+    lacking = [name for name in _KEYS if name not in manifest.parts]
+    if lacking:
+        found.append(
+            Refusal(
+                "keys",
+                f"The archive lacks {listing(lacking)}, without which kubeadm can't create certificates: restore by "
+                "hand, with the CA's key from where it is kept",
+                acceptable=False,
             )
         )
     if len(target.control_planes) > 1:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from .._kubeadm.static_pods import StaticPods, read_containers
 from .._kubeadm.x509 import certificates, public_key_hash
 from .._words import listing
 from . import manifest as backup
-from .configuration import configuration, data_directory, encryption_file
+from .configuration import configuration, data_directory, encryption_file, with_names
 from .manifest import Manifest
 from .restore_record import DONE, RECORD, read_record
 
@@ -85,10 +85,15 @@ class Restore:
     def is_interrupted(self) -> bool:
         return bool(self._found) and self._found["step"] != DONE
 
-    def apply(self, manifest: Manifest, parts: Path) -> list[str]:
-        """Restore, or continue with the step in which an earlier run was interrupted. Return what was moved aside."""
+    def apply(self, manifest: Manifest, parts: Path, names: Collection[str] = ()) -> list[str]:
+        """Restore, or continue with the step in which an earlier run was interrupted. Return what was moved aside.
+
+        ``names`` are those by which nodes reach the API, and that the archive may not have: a later migration gives
+        them to the API server's certificate.
+        """
         self._kubeadm.wait_for_others()
         config = configuration((parts / backup.CONFIGURATION).read_text(), self._module.params["kubernetes_version"])
+        config = with_names(config, names)
         if not self.is_interrupted:
             data = sorted({etcd_data(self._root) or ETCD_DATA, data_directory(config)})
             keeps = self._keeps_kubelet(manifest)

@@ -9,9 +9,10 @@ import tarfile
 from typing import Any
 
 import pytest
+import yaml
 from apiserver import Authority
 from etcd_databases import database
-from restore_host import IDENTITY, RestoreHost, archive, host, manifest, parts
+from restore_host import CONFIG, IDENTITY, RestoreHost, archive, host, manifest, parts
 
 __all__ = ["host"]
 
@@ -240,11 +241,62 @@ def test_archive_without_a_manifest_is_refused(host: RestoreHost) -> None:
         ({"kubernetes_version": "1.37.1"}, "of Kubernetes 1.36.4, and 1.37.1 would be installed"),
         ({"trusted": {"gpu1": ["sha256:" + "0" * 64]}}, "another CA than gpu1"),
         ({"api_names": []}, "The nodes reach the API at api.lab.internal"),
+        ({"endpoints": {"gpu1": "192.0.2.99:6443"}}, "The nodes reach the API at 192.0.2.99"),
         ({"control_planes": ["cp1", "cp2"]}, "several control planes (cp1, cp2)"),
     ],
 )
 def test_archive_that_does_not_fit_is_refused(host: RestoreHost, args: dict[str, Any], words: str) -> None:
     refused(host, words, **args)
+
+
+def test_control_plane_of_another_cluster_is_not_replaced(host: RestoreHost, other_authority: Authority) -> None:
+    """The inventory has the wrong machine."""
+    host.make_old(ca=other_authority.pem)
+    (host.etc / "pki/ca.crt").write_text(other_authority.pem)
+    before = host.files()
+    for check in (True, False):
+        result = host.run(check=check)
+        assert result["failed"] and "another CA than this host, whose cluster would end" in result["msg"], result
+    assert host.files() == before
+    (host.root / "stop").write_text("certs")
+    assert "interrupted" in host.run(accept=["ca"])["msg"]
+    (host.root / "stop").unlink()
+    # What was accepted is replaced, so it is not asked again.
+    assert not host.run()["failed"]
+
+
+@pytest.mark.parametrize("key", ["pki/ca.key", "pki/front-proxy-ca.key", "pki/etcd/ca.key"])
+def test_archive_without_a_key_that_signs_certificates_is_refused(
+    host: RestoreHost, authority: Authority, key: str
+) -> None:
+    content = parts(authority)
+    del content[key]
+    archive(host.archive, manifest(authority, content), content)
+    refused(host, f"The archive lacks {key}")
+
+
+@pytest.mark.parametrize(
+    ("server", "sans"),
+    [
+        ("", ["api.lab.internal"]),
+        ("apiServer: {}\n", ["api.lab.internal"]),
+        ('apiServer:\n  extraArgs:\n  - name: v\n    value: "4"\n', ["api.lab.internal"]),
+        ("apiServer:\n  certSANs:\n  - own.example\n", ["api.lab.internal", "own.example"]),
+    ],
+)
+def test_archive_from_before_a_migration_of_the_endpoint_serves_the_name_that_the_nodes_use(
+    host: RestoreHost, authority: Authority, server: str, sans: list[str]
+) -> None:
+    config = CONFIG.replace("api.lab.internal", "192.0.2.11").replace("networking", f"{server}networking")
+    content = {**parts(authority), "kubernetes/kubeadm-config.yaml": config.encode()}
+    archive(host.archive, manifest(authority, content), content)
+    result = host.run(endpoints={"gpu1": "api.lab.internal:6443", "gpu2": "192.0.2.11:6443"})
+    assert not result["failed"], result
+    (used,) = [
+        each for each in yaml.safe_load_all((host.root / "config").read_text()) if "controlPlaneEndpoint" in each
+    ]
+    assert used["apiServer"]["certSANs"] == sans
+    assert used["controlPlaneEndpoint"] == result["endpoint"] == "192.0.2.11:6443"
 
 
 def test_missing_archive_is_refused(host: RestoreHost) -> None:

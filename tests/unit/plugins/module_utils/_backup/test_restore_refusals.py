@@ -13,14 +13,16 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.refusals
     refusals,
 )
 
-RECORD = {"record/cluster.json": Part("0" * 64, 1)}
+KEYS = ("pki/ca.key", "pki/front-proxy-ca.key", "pki/etcd/ca.key")
+SIGNING = {name: Part("0" * 64, 1) for name in KEYS}
+RECORD = {"record/cluster.json": Part("0" * 64, 1), **SIGNING}
 CA, OTHER_CA = "sha256:" + "a" * 64, "sha256:" + "b" * 64
 MANIFEST = Manifest("lab", CA, "cp1", "1.36.4", "3.6.8", "0.3.0", 310, 306, "2026-11-28T14:00:03Z", RECORD)
 RIGHT = Target(
     cluster="lab",
     kubernetes="1.36.5",
     nodes={"gpu1": [CA], "gpu2": []},
-    endpoint="api.lab.internal",
+    endpoints=["api.lab.internal"],
     addresses=["192.0.2.11", "api.lab.internal"],
     control_planes=["cp1"],
 )
@@ -36,7 +38,8 @@ def test_archive_of_this_cluster_is_not_refused() -> None:
         (
             "cluster_name",
             replace(RIGHT, cluster="other"),
-            "The archive is of the cluster lab, and this one is other (-e restore_accept=cluster_name accepts this).",
+            "The archive is of the cluster lab, and this one is other: if only the inventory was renamed, set "
+            "cluster_name to lab (-e restore_accept=cluster_name accepts this).",
         ),
         (
             "kubernetes_version",
@@ -52,9 +55,15 @@ def test_archive_of_this_cluster_is_not_refused() -> None:
         ),
         (
             "endpoint",
-            replace(RIGHT, endpoint="192.0.2.99"),
+            replace(RIGHT, endpoints=["api.lab.internal", "192.0.2.99", ""]),
             "The nodes reach the API at 192.0.2.99, which is neither an address of this host nor the API's name: give "
-            "the host this address (-e restore_accept=endpoint accepts this).",
+            "the host this address, or set cluster_name or cluster_api_name as they were (-e restore_accept=endpoint "
+            "accepts this).",
+        ),
+        (
+            "ca",
+            replace(RIGHT, own=[OTHER_CA]),
+            "The archive has another CA than this host, whose cluster would end (-e restore_accept=ca accepts this).",
         ),
         (
             "control_planes",
@@ -74,10 +83,17 @@ def test_refusal(kind: str, target: Target, sentence: str) -> None:
 
 
 def test_archive_of_an_earlier_release_has_no_name_to_compare() -> None:
-    assert refusals(replace(MANIFEST, cluster="kubernetes", parts={}), RIGHT) == []
+    assert refusals(replace(MANIFEST, cluster="kubernetes", parts=SIGNING), RIGHT) == []
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_archive_without_a_key_of_a_ca_can_not_be_restored(key: str) -> None:
+    left = {name: part for name, part in RECORD.items() if name != key}
+    (found,) = refusals(replace(MANIFEST, parts=left), RIGHT, ACCEPTABLE)
+    assert found.kind == "keys" and f"The archive lacks {key}" in found.why
 
 
 def test_all_refusals_are_returned_together() -> None:
-    target = Target("other", "1.37.1", {"gpu1": [OTHER_CA]}, "192.0.2.99", ["192.0.2.11"], ["cp1", "cp2"])
-    kinds = ["cluster_name", "kubernetes_version", "ca", "endpoint", "control_planes"]
+    target = Target("other", "1.37.1", {"gpu1": [OTHER_CA]}, [OTHER_CA], ["192.0.2.99"], ["192.0.2.11"], ["cp1", "cp2"])
+    kinds = ["cluster_name", "kubernetes_version", "ca", "ca", "endpoint", "control_planes"]
     assert [each.kind for each in refusals(MANIFEST, target)] == kinds
