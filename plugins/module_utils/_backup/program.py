@@ -31,6 +31,7 @@ from .copies import copy_archive
 from .drill import KEY, Contents, contents, drill
 from .host import Host
 from .manifest import DATABASE, Manifest, archive_name
+from .restore_record import is_interrupted
 from .state import SETTINGS, STATE, STEPS, Attempt, Good, Settings, State, read_settings, read_state, write_state
 
 # The snapshot, the restored copy and the archive exist simultaneously.
@@ -59,6 +60,11 @@ class Program:
         before = self._read_state()
         self._good, error = before.good, ""
         try:
+            if is_interrupted(self._root):
+                # What is there now may be half, and the archive that it needs must not become one too many.
+                raise DomainError(
+                    "A restore was interrupted on this host. Run gpulab.kubernetes.restore again with the same archive."
+                )
             settings = read_settings(read_text(self._settings_file) or "")
             directory = Path(settings.directory)
             make_directory(directory, 0o700)

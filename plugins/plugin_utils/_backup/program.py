@@ -16,7 +16,7 @@ PACKAGE = "gpulab_backup"
 MODULES = (
     *("_command.py", "_errors.py", "_files.py", "_json.py", "_secrets.py", "_words.py"),
     *("_backup/archive.py", "_backup/copies.py", "_backup/drill.py", "_backup/host.py", "_backup/manifest.py"),
-    *("_backup/program.py", "_backup/sources.py", "_backup/state.py"),
+    *("_backup/program.py", "_backup/restore_record.py", "_backup/sources.py", "_backup/state.py"),
     *("_etcd/client.py", "_etcd/members.py", "_etcd/quorum.py", "_etcd/snapshot.py"),
     "_kubeadm/x509.py",
 )

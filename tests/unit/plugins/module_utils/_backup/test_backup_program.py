@@ -230,6 +230,22 @@ def test_a_damaged_record_does_not_stop_backups(host: BackupHost, record: str) -
     assert read_manifest(members["manifest.json"].decode()).cluster == "kubernetes"
 
 
+def test_no_backup_is_taken_and_none_is_deleted_while_a_restore_is_interrupted(host: BackupHost) -> None:
+    """The timer of a host that is restored from one of its own archives."""
+    assert host.run().returncode == 0
+    (host.backups / "gpulab-lab-20200101T000000Z.tar").touch()
+    before = host.archives
+    record = {"schema": 1, "archive": "a" * 64, "cluster": "lab", "aside": [], "kubelet": True, "step": "start"}
+    (host.root / "var/lib/gpulab/restore.json").write_text(json.dumps(record))
+    done = host.run()
+    assert done.returncode == 1 and "A restore was interrupted on this host" in host.state["attempt"]["error"]
+    assert host.archives == before and host.calls == []
+    host.settings["keep_count"] = 1
+    (host.root / "var/lib/gpulab/restore.json").write_text(json.dumps({**record, "step": "done"}))
+    assert host.run().returncode == 0
+    assert len(host.archives) == 1
+
+
 def test_a_damaged_state_does_not_stop_backups(host: BackupHost) -> None:
     (host.root / "var/lib/gpulab/backup.json").write_text("half")
     assert host.run().returncode == 0
