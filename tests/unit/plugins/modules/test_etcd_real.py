@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import socket
 import stat
@@ -17,8 +18,11 @@ from typing import Any
 import pytest
 from apiserver import Authority
 from backup_host import BackupHost
+from restore_host import RestoreHost, host
 
 from lab import paths
+
+__all__ = ["host"]
 
 NAMES = ("cp1", "cp2", "cp3")
 
@@ -79,6 +83,13 @@ class Cluster:
         options = [f"--{option}={self.pki / file}" for option, file in files.items()]
         argv = [str(program("etcdctl", self.version)), "put", key, value, f"--endpoints={self.urls['cp1'][0]}"]
         subprocess.run([*argv, *options], check=True, capture_output=True)
+
+    def get(self, key: str, *further: str) -> str:
+        files = {"cacert": "ca.crt", "cert": "server.crt", "key": "server.key"}
+        options = [f"--{option}={self.pki / file}" for option, file in files.items()]
+        argv = [str(program("etcdctl", self.version)), "get", key, "--print-value-only", *further]
+        argv.append(f"--endpoints={self.urls['cp1'][0]}")
+        return subprocess.run([*argv, *options], check=True, capture_output=True, text=True).stdout.strip()
 
     def wait_for(self, healthy: int) -> dict[str, Any]:
         """Wait until so many voters are healthy, as after an election."""
@@ -177,3 +188,68 @@ def test_a_backup_is_restored_on_trial_and_a_damaged_snapshot_is_rejected(cluste
     assert host.run().returncode == 1
     assert host.state["attempt"]["step"] in ("snapshot", "drill")
     assert host.archives == before
+
+
+@contextlib.contextmanager
+def restored_etcd(cluster: Cluster, data: Path) -> Iterator[str]:
+    """Provide the URL of an etcd with the data of a restored control plane."""
+    client, peer = (f"https://127.0.0.1:{port}" for port in free_ports(2))
+    files = {"cert-file": "server.crt", "key-file": "server.key", "trusted-ca-file": "ca.crt"}
+    options = {f"{prefix}{option}": cluster.pki / file for prefix in ("", "peer-") for option, file in files.items()}
+    options |= {"name": "cp1", "data-dir": data, "listen-client-urls": client, "advertise-client-urls": client}
+    argv = [str(program("etcd", cluster.version)), *(f"--{name}={value}" for name, value in options.items())]
+    argv += [f"--listen-peer-urls={peer}", "--client-cert-auth=true"]
+    with (cluster.root / "restored.log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
+        try:
+            yield client
+        finally:
+            process.kill()
+
+
+def test_the_archive_of_a_backup_is_what_a_restore_reads(
+    cluster: Cluster, host: RestoreHost, authority: Authority, tmp_path: Path
+) -> None:
+    cluster.wait_for(3)
+    cluster.put("/registry/namespaces/kube-system", '{"metadata": {"uid": "of this cluster"}}')
+    cluster.put("/registry/configmaps/default/kept", "before")
+    programs = {name: str(program(name, cluster.version)) for name in ("etcd", "etcdctl", "etcdutl")}
+    backed_up = BackupHost(tmp_path / "backed-up", endpoint=cluster.urls["cp1"][0], **programs)
+    pki = backed_up.root / "etc/kubernetes/pki"
+    shutil.copytree(cluster.pki, pki / "etcd", dirs_exist_ok=True)
+    (pki / "ca.crt").write_text(authority.pem)
+    (pki / "ca.key").write_text("key of the CA")
+    done = backed_up.run()
+    assert (done.returncode, done.stderr) == (0, "")
+    taken = backed_up.state["good"]
+    cluster.put("/registry/configmaps/default/kept", "after")
+    cluster.put("/registry/configmaps/default/lost", "after")
+    # etcd writes to its database every 100 ms.
+    time.sleep(0.5)
+    for name in NAMES:
+        cluster.kill(name)
+
+    host.archive = Path(taken["archive"])
+    host.make_old()
+    shutil.rmtree(host.root / "var/lib/etcd")
+    shutil.copytree(cluster.root / "cp1/member", host.root / "var/lib/etcd/member")
+    given = {"etcdutl": programs["etcdutl"], "etcdctl": programs["etcdctl"]}
+    preview = host.run(check=True, **given)
+    assert not preview["failed"], preview
+    assert preview["source"] == "files" and preview["backup"]["revision"] == taken["revision"]
+    assert preview["lost"] == [{"kind": "configmaps", "namespace": "default", "name": "lost"}]
+    assert "1 configmaps in default: kept" in str(preview["lines"])
+
+    result = host.run(**given)
+    assert not result["failed"], result
+    with restored_etcd(cluster, host.root / "var/lib/etcd") as url:
+        cluster.urls["cp1"][0] = url
+        found = cluster.wait_for(1)
+        # Members and clients of before can't go on with it.
+        assert [(each["name"], each["peer_urls"]) for each in found["members"]] == [
+            ("cp1", ["https://192.0.2.11:2380"])
+        ]
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            cluster.get("/registry/configmaps/default/kept", f"--rev={taken['revision']}")
+        assert "has been compacted" in refused.value.stderr
+        assert cluster.get("/registry/configmaps/default/kept") == "before"
+        assert cluster.get("/registry/configmaps/default/lost") == ""
