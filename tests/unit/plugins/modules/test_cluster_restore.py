@@ -333,7 +333,8 @@ def test_wrong_identity_is_refused(host: RestoreHost, identity: str, words: str)
     refused(host, words, identity=identity)
 
 
-def test_encrypted_archive_that_was_changed_is_refused(host: RestoreHost) -> None:
+@pytest.mark.parametrize("start", [b"xxx", None])
+def test_encrypted_archive_that_was_changed_or_is_empty_is_refused(host: RestoreHost, start: bytes | None) -> None:
     encrypt(host)
-    host.archive.write_bytes(b"xxx" + host.archive.read_bytes()[3:])
+    host.archive.write_bytes(start + host.archive.read_bytes()[3:] if start else b"")
     refused(host, "it is truncated or was changed", identity=IDENTITY)
