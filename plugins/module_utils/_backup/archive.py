@@ -10,6 +10,7 @@ import io
 import os
 import tarfile
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Union
 
@@ -92,16 +93,27 @@ def encrypt(runner: Runner, path: Path, target: Path, recipients: Iterable[str])
     sync_path(target)
 
 
-def expired(names: Iterable[str], newest: str, now: float, count: int, days: float) -> list[str]:
-    """Return the archives of this cluster to delete: all but the ``count`` newest, and those older than ``days``.
+@dataclass(frozen=True)
+class Retention:
+    """How many archives to keep, for how many days, and when this cluster began, in seconds since 1970."""
 
-    ``newest`` is the one that was just written. It is never deleted, and other files are not mentioned.
+    count: int
+    days: float
+    since: float = 0.0
+
+
+def expired(names: Iterable[str], newest: str, now: float, keep: Retention) -> list[str]:
+    """Return the archives of this cluster to delete: all but the newest, and those that are too old.
+
+    ``newest`` is the one that was just written. It is never deleted, and other files are not mentioned. Older archives
+    than the cluster are those of a former one with the same name, of which they may be all that is left.
     """
     cluster = getattr(read_archive_name(newest), "cluster", "")
     read = {name: read_archive_name(name) for name in names if name != newest}
-    own = {name: moment(each.taken) or 0.0 for name, each in read.items() if each and each.cluster == cluster}
+    taken = {name: moment(each.taken) or 0.0 for name, each in read.items() if each and each.cluster == cluster}
+    own = {name: when for name, when in taken.items() if when >= keep.since}
     by_age = sorted(own, key=lambda name: own[name], reverse=True)
-    return [name for place, name in enumerate(by_age) if place >= count - 1 or own[name] < now - days * 86400]
+    return [name for place, name in enumerate(by_age) if place >= keep.count - 1 or own[name] < now - keep.days * 86400]
 
 
 def _add(archive: tarfile.TarFile, name: str, source: Source, seconds: int) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .._command import Runner
 from .._errors import REPORTED, DomainError, reported
-from .archive import describe, digest, expired
+from .archive import Retention, describe, digest, expired
 from .manifest import Part, read_archive_name
 from .state import Settings
 
@@ -22,12 +22,14 @@ _PATIENCE = ("--contimeout=15s", "--timeout=60s", "--retries=2", "--low-level-re
 _LIMIT = 1800
 
 
-def copy_archive(runner: Runner, settings: Settings, archive: Path) -> dict[str, str]:
+def copy_archive(runner: Runner, settings: Settings, archive: Path, keep: Retention) -> dict[str, str]:
     """Copy the archive to all places; return why the copy to a place failed, empty if it did not."""
     expected, found = describe(archive), {}
     for place in settings.places:
         try:
-            _copy(runner, settings, archive, f"{place.rstrip('/')}/{settings.node}", expected)
+            directory = _below(place, settings.node)
+            _copy(runner, settings, archive, directory, expected)
+            _clean(runner, settings, archive.name, directory, keep)
             found[place] = ""
         except REPORTED as error:
             found[place] = str(reported(error))[:1000]
@@ -49,12 +51,21 @@ def _copy(runner: Runner, settings: Settings, archive: Path, directory: str, exp
             f"{' with another content' if got.size == expected.size else f' instead of {expected.size}'}"
         )
     runner.check(rclone("moveto", f"{target}{_PART}", target), f"renaming {target}{_PART}", timeout=_LIMIT)
-    listed = runner.check(rclone("lsf", "--files-only", directory), f"listing {directory}", timeout=_LIMIT).stdout
-    names = listed.splitlines()
+
+
+def _clean(runner: Runner, settings: Settings, newest: str, directory: str, keep: Retention) -> None:
+    """Delete old copies, and half ones."""
+    argv = [*_argv(settings), "lsf", "--files-only", directory]
+    names = runner.check(argv, f"listing {directory}", timeout=_LIMIT).stdout.splitlines()
     left = [name for name in names if name.endswith(_PART) and read_archive_name(name[: -len(_PART)])]
-    old = expired(names, archive.name, time.time(), settings.keep_count, settings.keep_days)
-    for name in [*left, *old]:
-        runner.check(rclone("deletefile", f"{directory}/{name}"), f"deleting {directory}/{name}", timeout=_LIMIT)
+    for name in [*left, *expired(names, newest, time.time(), keep)]:
+        argv = [*_argv(settings), "deletefile", f"{directory}/{name}"]
+        runner.check(argv, f"deleting {directory}/{name}", timeout=_LIMIT)
+
+
+def _below(place: str, name: str) -> str:
+    """Return a directory below a place. A remote alone, such as ``nas:``, is not its root directory."""
+    return f"{place}{name}" if place.endswith(("/", ":")) else f"{place}/{name}"
 
 
 def _argv(settings: Settings) -> list[str]:

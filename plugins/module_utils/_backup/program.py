@@ -26,7 +26,7 @@ from .._files import locked, make_directory, put_file, read_text, sync_path, und
 from .._secrets import mask
 from .._words import counted, written
 from . import sources
-from .archive import Source, check_archive, describe, encrypt, expired, write_archive
+from .archive import Retention, Source, check_archive, describe, encrypt, expired, write_archive
 from .copies import copy_archive
 from .drill import KEY, Contents, contents, drill
 from .host import Host
@@ -96,11 +96,12 @@ class Program:
         finally:
             shutil.rmtree(work, ignore_errors=True)
         names = [path.name for path in directory.iterdir()]
-        for name in expired(names, archive.name, time.time(), settings.keep_count, settings.keep_days):
+        keep = Retention(settings.keep_count, settings.keep_days, sources.beginning(self._root))
+        for name in expired(names, archive.name, time.time(), keep):
             (directory / name).unlink()
         if settings.places and recipients and self._good:
             self._step = "copy"
-            places = copy_archive(Runner(self._module), settings, archive)
+            places = copy_archive(Runner(self._module), settings, archive, keep)
             self._good = replace(self._good, places=places)
             failed = [why for why in places.values() if why]
             if failed:

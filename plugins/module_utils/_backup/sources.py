@@ -14,7 +14,7 @@ from .._command import CommandError, Runner
 from .._errors import DomainError
 from .._files import put_file, read_file, read_text, under
 from .._json import as_mapping, as_text, read_object
-from .._kubeadm.x509 import certificates, public_key_hash
+from .._kubeadm.x509 import begins, certificates, public_key_hash
 from .manifest import CONFIGURATION, ENCRYPTION, PKI, RECORD, is_cluster_name, is_part
 
 _PKI = "/etc/kubernetes/pki"
@@ -53,6 +53,12 @@ def files(module: Any, root: str = "/") -> dict[str, bytes]:
 def authority(found: dict[str, bytes]) -> str:
     """Return kubeadm's hash of the cluster's CA."""
     return public_key_hash(certificates(found.get(f"{PKI}ca.crt", b"").decode("ascii", "replace"))[0])
+
+
+def beginning(root: str) -> float:
+    """Return when the cluster's CA was created, in seconds since 1970. Raise DomainError."""
+    text = read_text(under(root, f"{_PKI}/ca.crt")) or ""
+    return begins(certificates(text)[0]).timestamp()
 
 
 def kubernetes_version(found: dict[str, bytes]) -> str:

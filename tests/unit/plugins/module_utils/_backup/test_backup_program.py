@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.archive import check_archive, expired
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.archive import (
+    Retention,
+    check_archive,
+    expired,
+)
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.manifest import archive_name, read_manifest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.state import (
     Settings,
@@ -165,11 +169,24 @@ def test_old_copies_and_half_ones_are_deleted(tmp_path: Path) -> None:
     host = BackupHost(tmp_path, recipients=[RECIPIENT], places=["nas:gpulab"])
     place = tmp_path / "remote/gpulab/cp1"
     place.mkdir(parents=True)
-    stays = {"notes.txt", "gpulab-other-20200101T000000Z.tar.age"}
-    for name in {"gpulab-lab-20200101T000000Z.tar.age", "gpulab-lab-20200102T000000Z.tar.age.part", *stays}:
+    # The cluster was created in 2026.
+    stays = {"notes.txt", "gpulab-other-20260201T000000Z.tar.age", "gpulab-lab-20200101T000000Z.tar.age"}
+    for name in {"gpulab-lab-20260201T000000Z.tar.age", "gpulab-lab-20260202T000000Z.tar.age.part", *stays}:
         (place / name).touch()
     assert host.run().returncode == 0
     assert {path.name for path in place.iterdir()} == {*host.archives, *stays}
+
+
+@pytest.mark.parametrize(
+    ("place", "directory"),
+    [("nas:gpulab", "nas:gpulab/cp1"), ("nas:", "nas:cp1"), ("/mnt/x", "/mnt/x/cp1"), ("/mnt/x/", "/mnt/x/cp1")],
+)
+def test_place_of_copies(tmp_path: Path, place: str, directory: str) -> None:
+    host = BackupHost(tmp_path, recipients=[RECIPIENT], places=[place.replace("/mnt", str(tmp_path))])
+    assert host.run().returncode == 0
+    calls = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    (target,) = [args[-1] for called, args in calls if called == "rclone copyto"]
+    assert target.replace(str(tmp_path), "/mnt").rpartition("/")[0] == directory
 
 
 def test_clear_text_is_nowhere_if_there_are_recipients(tmp_path: Path) -> None:
@@ -233,7 +250,7 @@ def test_a_damaged_record_does_not_stop_backups(host: BackupHost, record: str) -
 def test_no_backup_is_taken_and_none_is_deleted_while_a_restore_is_interrupted(host: BackupHost) -> None:
     """The timer of a host that is restored from one of its own archives."""
     assert host.run().returncode == 0
-    (host.backups / "gpulab-lab-20200101T000000Z.tar").touch()
+    (host.backups / "gpulab-lab-20260201T000000Z.tar").touch()
     before = host.archives
     record = {"schema": 1, "archive": "a" * 64, "cluster": "lab", "aside": [], "kubelet": True, "step": "start"}
     (host.root / "var/lib/gpulab/restore.json").write_text(json.dumps(record))
@@ -253,6 +270,7 @@ def test_a_damaged_state_does_not_stop_backups(host: BackupHost) -> None:
 
 
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
+BEGINNING = NOW - 14 * 86400
 NEWEST = archive_name("lab", "2027-01-15T08:00:00Z")
 HOURS = [archive_name("lab", f"2027-01-15T0{hour}:00:00Z", hour % 2 == 0) for hour in range(7, 2, -1)]
 
@@ -268,17 +286,19 @@ HOURS = [archive_name("lab", f"2027-01-15T0{hour}:00:00Z", hour % 2 == 0) for ho
         (["notes", "gpulab-other-20200101T000000Z.tar", ".work"], 1, 0.1, []),
         # The clock was wrong, or is.
         ([OLD], 2, 1, []),
+        # Of a former cluster with the same name.
+        (["gpulab-lab-20260101T000000Z.tar", "gpulab-lab-20261231T235959Z.tar.age"], 1, 1, []),
     ],
 )
 def test_the_newest_archives_within_the_age_are_kept(
     names: list[str], count: int, days: float, gone: list[str]
 ) -> None:
-    found = expired([*names, NEWEST], NEWEST, NOW, count, days)
+    found = expired([*names, NEWEST], NEWEST, NOW, Retention(count, days, BEGINNING))
     assert sorted(found) == sorted(gone)
 
 
 def test_the_last_archive_is_never_deleted_however_old() -> None:
-    assert expired([NEWEST], NEWEST, NOW + 1e9, 1, 0.001) == []
+    assert expired([NEWEST], NEWEST, NOW + 1e9, Retention(1, 0.001)) == []
 
 
 @pytest.mark.parametrize(
