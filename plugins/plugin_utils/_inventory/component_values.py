@@ -157,6 +157,7 @@ VALUES: dict[str, Callable[[Any], Iterable[str]]] = {
     "backup_keep_days": backup_values.positive,
     "backup_places": backup_values.place_problems,
     "backup_recipients": backup_values.recipient_problems,
+    "backup_schedule": backup_values.schedule_problems,
     "cluster_gpu_sharing": sharing.problems,
     "cluster_image_digests": _images.problems,
     "cuda_toolkit_versions": _releases,

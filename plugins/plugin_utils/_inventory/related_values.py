@@ -8,7 +8,8 @@ Values are those of the inventory, or the defaults.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -16,6 +17,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ...module_utils._apt.key import unpinned
 from ...module_utils._cluster import pools
 from ...module_utils._problem import Problem
+from ...module_utils._secrets import mask
 from ...module_utils._words import listing
 from .. import _nfs
 from .component_values import REPOSITORIES, minor
@@ -118,12 +120,32 @@ def _copies(host: str, values: Values) -> Iterator[Problem]:
     if values["backup_places"] and not values["backup_recipients"]:
         yield Problem(
             "backup_places_in_clear",
-            f"Backups would be copied to {listing(values['backup_places'])} in clear",
+            f"Backups would be copied to {mask(listing(values['backup_places']))} in clear",
             "backup_places, backup_recipients",
             "They contain all Secrets of the cluster, and the keys of its CAs",
             "Set backup_recipients to public keys of age, or remove backup_places",
             host,
         )
+
+
+def _remotes(host: str, values: Values) -> Iterator[Problem]:
+    known = re.findall(r"(?m)^[ \t]*\[([^\]\n]+)\]", str(values["backup_rclone_config"]))
+    unknown = [place for place in values["backup_places"] if not _is_known(str(place), known)]
+    # Without a configuration of its own, rclone uses that of root on the host.
+    if values["backup_rclone_config"] and unknown:
+        yield Problem(
+            "backup_place_unknown",
+            f"rclone can't know {mask(listing(unknown))}",
+            "backup_places, backup_rclone_config",
+            "A place begins with the name of a section of rclone's configuration"
+            + (f", which has {listing(known)}" if known else ", which has none"),
+            "Correct the name, or add the section to backup_rclone_config",
+            host,
+        )
+
+
+def _is_known(place: str, remotes: Sequence[str]) -> bool:
+    return place.startswith("/") or place.partition(":")[0] in remotes
 
 
 def _cache(host: str, values: Values) -> Iterator[Problem]:
@@ -178,6 +200,7 @@ HOST: tuple[tuple[tuple[str, ...], Callable[[str, Values], Iterable[Problem]]], 
     (("cuda_toolkit_versions", "cuda_toolkit_default", "cuda_toolkit_remove"), _toolkits),
     (_SHUTDOWN, _shutdown),
     (("backup_places", "backup_recipients"), _copies),
+    (("backup_places", "backup_rclone_config"), _remotes),
     (("cluster_storage", "nfs_cache_state", "nfs_cache_server", "nfs_cache_path"), _cache),
     (("nfs_server_clients", "nfs_server_insecure_clients", "nfs_server_any_client"), _export),
     *(((f"{role}_repository_url", f"{role}_repository_key_fingerprints"), _pinned(role)) for role in REPOSITORIES),

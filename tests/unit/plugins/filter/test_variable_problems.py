@@ -22,6 +22,8 @@ find = FilterModule().filters()["variable_problems"]
 
 # Result of a template that refers to a fact.
 UNKNOWN = StrictUndefined("ansible_facts")
+REMOTES = "backup_places, backup_rclone_config"
+RECIPIENT = {"backup_recipients": ["age1" + "x" * 58]}
 GOOD: dict[str, Any] = {
     "cluster_kubernetes_version": "1.36.4",
     "cluster_expected_gpus": "4",
@@ -227,6 +229,10 @@ def test_variables_with_facts_are_checked_when_the_facts_are_known(written: str,
         ("backup_directory", "backups", "it must be an absolute path of letters"),
         ("backup_keep_count", 0, "it must be more than 0, not 0"),
         ("backup_keep_days", -0.5, "it must be more than 0, not -0.5"),
+        ("backup_places", ["sftp://ci:s3cret@nas/a"], "'sftp://********@nas/a' must be REMOTE:PATH"),
+        ("backup_schedule", "every hour", "it must be a calendar event as systemd writes it"),
+        ("backup_schedule", "", "it must be a calendar event"),
+        ("backup_schedule", "*-*-* 03:00\nUnit=x", "it must be a calendar event"),
         ("backup_recipients", ["age1" + "x" * 58, "AGE-SECRET-KEY-1X"], "entry 2 must be a public key, age1... or"),
         ("local_path_directory", "/a/../b", "it must be an absolute path of letters"),
         ("local_path_class", "a_b", "it must consist of at most 63 lower-case letters"),
@@ -311,6 +317,11 @@ def test_invalid_variable_is_named_once_with_its_remedy(name: str, value: Any, w
         ({"kubeadm_shutdown_grace_period": 0}, ""),
         ({"backup_places": ["nas:gpulab"]}, "backup_places, backup_recipients"),
         ({"backup_places": ["nas:", "/mnt/a b"], "backup_recipients": ["ssh-ed25519 " + "A" * 68 + " me"]}, ""),
+        ({"backup_places": ["nas:x", "/mnt"], **RECIPIENT, "backup_rclone_config": "[nas]\ntype = sftp\n"}, ""),
+        ({"backup_places": ["nas:x"], **RECIPIENT, "backup_rclone_config": "[s3]\n"}, REMOTES),
+        ({"backup_schedule": "Mon..Fri *-*-* 03:00:00 Europe/Berlin"}, ""),
+        ({"backup_schedule": "*:0/15"}, ""),
+        ({"backup_schedule": "weekly"}, ""),
         ({"backup_places": ["-nas"], "backup_recipients": ["age1" + "x" * 58]}, "backup_places"),
         ({"kubeadm_shutdown_grace_period": "20"}, ""),
     ],
