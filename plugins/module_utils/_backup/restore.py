@@ -19,7 +19,17 @@ from typing import Any
 
 from .._command import CommandError, Runner
 from .._errors import DomainError
-from .._files import ASIDE, make_directory, move_aside, put_file, read_text, sync_path, time_stamp, under
+from .._files import (
+    ASIDE,
+    make_directory,
+    move_aside,
+    put_file,
+    read_text,
+    sync_path,
+    text_or_nothing,
+    time_stamp,
+    under,
+)
 from .._json import as_mapping, as_text
 from .._kubeadm.damage import (
     COMPONENTS,
@@ -37,6 +47,7 @@ from .._kubeadm.leaves import documents, node_configuration
 from .._kubeadm.leftovers import still_there
 from .._kubeadm.manifests import ETCD, probe
 from .._kubeadm.membership import RECORD as NAMES
+from .._kubeadm.membership import recorded_names
 from .._kubeadm.run import Kubeadm
 from .._kubeadm.static_pods import StaticPods, read_containers
 from .._kubeadm.x509 import certificates, public_key_hash
@@ -210,7 +221,7 @@ class Restore:
         if encryption and backup.ENCRYPTION in manifest.parts:
             put_file(self._path(encryption), (parts / backup.ENCRYPTION).read_bytes(), 0o600)
         names = f"{backup.RECORD}{Path(NAMES).name}"
-        if names in manifest.parts and not self._path(NAMES).exists():
+        if names in manifest.parts and not recorded_names(text_or_nothing(self._root, NAMES))["name"]:
             put_file(self._path(NAMES), (parts / names).read_bytes())
 
     def _configure(self, config: str) -> None:

@@ -13,9 +13,9 @@ from ...module_utils._secrets import mask
 
 # An X25519 key of age, or a public key of SSH.
 _RECIPIENT = re.compile(r"age1[0-9a-z]{10,200}|ssh-(?:rsa|ed25519) [A-Za-z0-9+/=]{20,4000}(?: \S.*)?", re.ASCII)
-_WORD = r"(?:minute|hour|dai|week|month|quarter|semiannual|annual|year)ly|(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?:[.,].*)?"
+_WORD = r"(?i:(?:minute|hour|dai|week|month|quarter|semiannual|annual|year)ly|(?:mon|tue|wed|thu|fri|sat|sun)[a-z.,]*)"
 # Dates and times have a digit or an asterisk, and may have a time zone.
-_SCHEDULE = re.compile(rf"(?:{_WORD})|(?=.*[0-9*])[A-Za-z0-9*.,:/~_+ -]+", re.ASCII)
+_SCHEDULE = re.compile(rf"{_WORD}|(?=.*[0-9*])[A-Za-z0-9*.,:/~_+ -]+", re.ASCII)
 _PLACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+@-]*:[^\x00-\x1f]*|/[^\x00-\x1f]+", re.ASCII)
 
 

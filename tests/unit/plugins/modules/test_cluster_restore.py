@@ -57,6 +57,15 @@ def test_new_machine_is_restored(host: RestoreHost) -> None:
     assert not (host.root / "var/lib/gpulab/restore/work").exists()
 
 
+@pytest.mark.parametrize(
+    ("there", "after"), [("", '{"name": "lab"}'), ('{"name": "own"}', '{"name": "own"}'), ("{", '{"name": "lab"}')]
+)
+def test_record_of_the_names_is_replaced_only_if_it_is_damaged(host: RestoreHost, there: str, after: str) -> None:
+    host.put("var/lib/gpulab/cluster.json", there)
+    assert not host.run()["failed"]
+    assert (host.root / "var/lib/gpulab/cluster.json").read_text() == after
+
+
 def test_second_run_does_not_restore_again(host: RestoreHost) -> None:
     host.run()
     before = host.files()
