@@ -43,7 +43,8 @@ def ensure(module: Any) -> dict[str, Any]:
     found = digest(archive)
     restore = Restore(module, found)
     if restore.is_done and not params["again"]:
-        return {"changed": False, "restored": True, "lines": ["This archive was restored already."], "moved_aside": []}
+        line = "This archive was restored on this host already. To restore it again, add -e restore_again=true."
+        return {"changed": False, "restored": True, "lines": [line], "moved_aside": []}
     work = under(root, DIRECTORY) / "work"
     with unpacked(module, archive, work, params["age"], params["identity"]) as (manifest, parts):
         hosts = _api_hosts(parts, params["endpoints"])

@@ -89,8 +89,10 @@ class Restore:
 
     @property
     def is_done(self) -> bool:
-        """Return whether this archive was restored already, so that a second run loses nothing."""
-        return bool(self._found) and self._found["archive"] == self._digest and self._found["step"] == DONE
+        """Return whether this archive was restored, and what it made is still there: a second run loses nothing."""
+        made = (f"{_MANIFESTS}/{ETCD}.yaml", f"{(etcd_data(self._root) or ETCD_DATA).rstrip('/')}/member")
+        is_there = all(self._path(name).exists() for name in made)
+        return is_there and bool(self._found) and self._found["archive"] == self._digest and self._found["step"] == DONE
 
     @property
     def is_interrupted(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import tarfile
 from typing import Any
 
@@ -71,8 +72,19 @@ def test_second_run_does_not_restore_again(host: RestoreHost) -> None:
     before = host.files()
     again = host.run()
     assert not again["changed"] and again["restored"]
+    assert "add -e restore_again=true" in again["lines"][0]
     assert host.files() == before
     assert host.run(again=True)["changed"]
+
+
+@pytest.mark.parametrize("lost", ["etc/kubernetes", "var/lib/etcd"])
+def test_host_that_was_restored_and_has_lost_its_data_again_is_restored_again(host: RestoreHost, lost: str) -> None:
+    """The disk with /var/lib/gpulab has survived."""
+    assert host.run()["changed"]
+    shutil.rmtree(host.root / lost)
+    result = host.run()
+    assert result["changed"] and not result["failed"], result
+    assert host.data.read_bytes() == database("snapshot")
 
 
 def test_what_a_broken_control_plane_had_is_moved_aside(host: RestoreHost) -> None:
