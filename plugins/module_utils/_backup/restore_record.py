@@ -15,7 +15,7 @@ from .._json import as_mapping, as_text
 
 RECORD = "/var/lib/gpulab/restore.json"
 DONE = "done"
-_PLACE = re.compile(r"(?:/[\w.-]*[\w-])+/?", re.ASCII)
+_PLACE = re.compile(r"(?:/(?!\.{1,2}(?:/|\Z))[^/\x00-\x1f]+)+/?")
 
 
 def read_record(text: str | None) -> dict[str, Any]:

@@ -195,6 +195,18 @@ def test_host_is_not_initialized_before_its_restore_is_finished(host: RestoreHos
     assert result["failed"] and "a restore of a backup was interrupted on this host" in result["msg"]
 
 
+def test_restore_to_another_directory_of_etcd_continues(host: RestoreHost, authority: Authority) -> None:
+    config = f"{CONFIG}etcd:\n  local:\n    dataDir: /mnt/fast disk+1/etcd\n"
+    content = {**parts(authority), "kubernetes/kubeadm-config.yaml": config.encode()}
+    archive(host.archive, manifest(authority, content), content)
+    (host.root / "stop").write_text("certs")
+    assert "interrupted" in host.run()["msg"]
+    (host.root / "stop").unlink()
+    result = host.run()
+    assert not result["failed"], result
+    assert (host.root / "mnt/fast disk+1/etcd/member/snap/db").read_bytes() == database("snapshot")
+
+
 def test_damaged_record_is_reported(host: RestoreHost) -> None:
     host.record.parent.mkdir(parents=True)
     host.record.write_text('{"schema": 1, "aside": ["/etc/../.."]}')
