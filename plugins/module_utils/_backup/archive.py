@@ -106,12 +106,13 @@ def expired(names: Iterable[str], newest: str, now: float, keep: Retention) -> l
     """Return the archives of this cluster to delete: all but the newest, and those that are too old.
 
     ``newest`` is the one that was just written. It is never deleted, and other files are not mentioned. Older archives
-    than the cluster are those of a former one with the same name, of which they may be all that is left.
+    than the cluster are those of a former one with the same name, of which they may be all that is left. Archives from
+    the future, when the clock was or is wrong, do not take the places of others.
     """
     cluster = getattr(read_archive_name(newest), "cluster", "")
     read = {name: read_archive_name(name) for name in names if name != newest}
     taken = {name: moment(each.taken) or 0.0 for name, each in read.items() if each and each.cluster == cluster}
-    own = {name: when for name, when in taken.items() if when >= keep.since}
+    own = {name: when for name, when in taken.items() if keep.since <= when <= now}
     by_age = sorted(own, key=lambda name: own[name], reverse=True)
     return [name for place, name in enumerate(by_age) if place >= keep.count - 1 or own[name] < now - keep.days * 86400]
 

@@ -286,6 +286,7 @@ HOURS = [archive_name("lab", f"2027-01-15T0{hour}:00:00Z", hour % 2 == 0) for ho
         (["notes", "gpulab-other-20200101T000000Z.tar", ".work"], 1, 0.1, []),
         # The clock was wrong, or is.
         ([OLD], 2, 1, []),
+        ([OLD, *HOURS], 3, 1, HOURS[2:]),
         # Of a former cluster with the same name.
         (["gpulab-lab-20260101T000000Z.tar", "gpulab-lab-20261231T235959Z.tar.age"], 1, 1, []),
     ],
