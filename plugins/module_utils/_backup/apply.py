@@ -21,9 +21,9 @@ from .._kubeadm.etcd_gate import endpoint_of
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
 from .._kubeadm.leaves import normal
 from .._kubeadm.x509 import CertificateError, certificates, public_key_hash
-from .configuration import configuration, endpoint, endpoint_host
+from .configuration import configuration, encryption_file, endpoint, endpoint_host
 from .database import Database, read_database
-from .manifest import CONFIGURATION, DATABASE, PKI, Manifest
+from .manifest import CONFIGURATION, DATABASE, ENCRYPTION, PKI, Manifest
 from .objects import VALUES
 from .preview import ETCD, FILES, UNKNOWN, fields, preview, read_running
 from .refusals import Target, refusals
@@ -32,6 +32,10 @@ from .unpack import digest, unpacked
 
 _ETCD_MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 _LIMIT = 3
+_UNNAMED = (
+    "The API server has encrypted Secrets, and kubeadm's configuration does not name the file with its key. It is "
+    f"{ENCRYPTION} in the archive: put it where the API server reads it, and add encryption-provider-config again."
+)
 
 
 def ensure(module: Any) -> dict[str, Any]:
@@ -54,6 +58,8 @@ def ensure(module: Any) -> dict[str, Any]:
         shown = fields(preview(manifest, snapshot, old, source, read_running(params["pods"])))
         shown["endpoint"] = _endpoint(parts, params["api_names"])
         shown["ca"] = (parts / f"{PKI}ca.crt").read_text()
+        if ENCRYPTION in manifest.parts and not encryption_file((parts / CONFIGURATION).read_text()):
+            shown["lines"].append(_UNNAMED)
         if restore.is_interrupted:
             shown["lines"].insert(1, "Its restore was interrupted, and continues.")
         moved = [] if module.check_mode else restore.apply(manifest, parts, _names(hosts[1:]))

@@ -63,11 +63,10 @@ def endpoint_host(text: str) -> str:
 def encryption_file(config: str) -> str:
     """Return the path of the API server's configuration of encryption, empty if there is none."""
     arguments = as_mapping(as_mapping(_parsed(config)).get("apiServer")).get("extraArgs")
-    for each in as_mappings(arguments):
-        path = as_text(each.get("value"))
-        if each.get("name") == "encryption-provider-config" and path.startswith("/") and ".." not in path.split("/"):
-            return path
-    return ""
+    named = {each.get("name"): each.get("value") for each in as_mappings(arguments)}
+    # v1beta3 has a map.
+    path = as_text({**named, **as_mapping(arguments)}.get("encryption-provider-config"))
+    return path if path.startswith("/") and ".." not in path.split("/") else ""
 
 
 def _parsed(text: str) -> Any:

@@ -195,6 +195,29 @@ def test_host_is_not_initialized_before_its_restore_is_finished(host: RestoreHos
     assert result["failed"] and "a restore of a backup was interrupted on this host" in result["msg"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "- name: encryption-provider-config\n    value: /etc/kubernetes/enc/keys.yaml",
+        "  encryption-provider-config: /etc/kubernetes/enc/keys.yaml",
+        "- name: v\n    value: '2'",
+    ],
+)
+def test_key_of_encrypted_secrets_is_where_the_api_server_reads_it(
+    host: RestoreHost, authority: Authority, arguments: str
+) -> None:
+    config = f"{CONFIG}apiServer:\n  extraArgs:\n  {arguments}\n"
+    content = {**parts(authority), "kubernetes/kubeadm-config.yaml": config.encode()}
+    content["kubernetes/encryption-config.yaml"] = b"the key"
+    archive(host.archive, manifest(authority, content), content)
+    result = host.run()
+    assert not result["failed"], result
+    path, is_named = host.etc / "enc/keys.yaml", "encryption" in arguments
+    assert path.exists() == is_named
+    assert ("does not name the file with its key" in str(result["lines"])) != is_named
+    assert not is_named or (path.read_bytes(), path.stat().st_mode & 0o777) == (b"the key", 0o600)
+
+
 def test_restore_to_another_directory_of_etcd_continues(host: RestoreHost, authority: Authority) -> None:
     config = f"{CONFIG}etcd:\n  local:\n    dataDir: /mnt/fast disk+1/etcd\n"
     content = {**parts(authority), "kubernetes/kubeadm-config.yaml": config.encode()}
