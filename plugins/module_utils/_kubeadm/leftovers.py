@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from .._command import CommandError, Runner
 from .._errors import DomainError
@@ -16,6 +17,7 @@ from .damage import COMPONENTS
 
 _PORTS = ("2379/tcp", "2380/tcp", "10257/tcp", "10259/tcp")
 _INTERVAL = 1.0
+_NAMESPACE, _SYSTEM = "io.kubernetes.pod.namespace", "kube-system"
 
 
 def still_there(runner: Runner, root: str, port: str) -> list[str]:
@@ -48,14 +50,20 @@ def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patien
     )
 
 
+def is_of_kubernetes(container: Mapping[str, Any]) -> bool:
+    """Return whether a container in crictl's list can be one of the control plane: a user's pod may have an etcd."""
+    labels = container.get("labels")
+    return not isinstance(labels, Mapping) or labels.get(_NAMESPACE, _SYSTEM) == _SYSTEM
+
+
 def _containers(runner: Runner) -> list[str]:
     if runner.find("crictl") is None:
         return []
     try:
         result = runner.run(["crictl", "ps", "--state", "Running", "--output", "json"], timeout=30)
         entries = json.loads(result.stdout)["containers"] if result.rc == 0 else []
-        names = [str(entry["metadata"]["name"]) for entry in entries or []]
-    except (CommandError, ValueError, KeyError, TypeError):
+        names = [str(entry["metadata"]["name"]) for entry in entries or [] if is_of_kubernetes(entry)]
+    except (CommandError, AttributeError, ValueError, KeyError, TypeError):
         # The ports show running containers even if the runtime does not answer.
         return []
     return sorted({name for name in names if name in COMPONENTS})

@@ -26,6 +26,7 @@ from .._files import read_text, under
 from .._json import as_mapping, as_mappings, as_text, read_object
 from .._systemd import is_active
 from .kubeconfig import Kubeconfig, KubeconfigError, host_port, read_kubeconfig
+from .leftovers import is_of_kubernetes
 from .manifests import API_SERVER, Probe
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .text import mask
@@ -62,6 +63,8 @@ def read_containers(text: str) -> list[Container]:
     """Return the containers in ``crictl ps --all --output json``, the newest first. Raise DomainError."""
     found = []
     for each in as_mappings(read_object(text, "crictl's list of containers").get("containers")):
+        if not is_of_kubernetes(each):
+            continue
         metadata, state = as_mapping(each.get("metadata")), each.get("state")
         created, attempt = str(each.get("createdAt") or "0"), metadata.get("attempt") or 0
         found.append(

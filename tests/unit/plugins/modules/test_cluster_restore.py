@@ -89,7 +89,8 @@ def test_host_that_was_restored_and_has_lost_its_data_again_is_restored_again(ho
 
 def test_what_a_broken_control_plane_had_is_moved_aside(host: RestoreHost) -> None:
     host.make_old()
-    (host.root / "running").write_text("etcd kube-apiserver workload")
+    # A user's pod has an etcd of its own.
+    (host.root / "running").write_text("etcd kube-apiserver workload research/etcd")
     result = host.run()
     assert not result["failed"], result
     assert moved(host).keys() == {
