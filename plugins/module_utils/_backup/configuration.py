@@ -63,9 +63,9 @@ def endpoint_host(text: str) -> str:
 def encryption_file(config: str) -> str:
     """Return the path of the API server's configuration of encryption, empty if there is none."""
     arguments = as_mapping(as_mapping(_parsed(config)).get("apiServer")).get("extraArgs")
-    named = {each.get("name"): each.get("value") for each in as_mappings(arguments)}
+    named: dict[str, Any] = {as_text(each.get("name")): each.get("value") for each in as_mappings(arguments)}
     # v1beta3 has a map.
-    path = as_text({**named, **as_mapping(arguments)}.get("encryption-provider-config"))
+    path = as_text((named or as_mapping(arguments)).get("encryption-provider-config"))
     return path if path.startswith("/") and ".." not in path.split("/") else ""
 
 

@@ -195,8 +195,13 @@ def restored_etcd(cluster: Cluster, data: Path) -> Iterator[str]:
     """Provide the URL of an etcd with the data of a restored control plane."""
     client, peer = (f"https://127.0.0.1:{port}" for port in free_ports(2))
     files = {"cert-file": "server.crt", "key-file": "server.key", "trusted-ca-file": "ca.crt"}
-    options = {f"{prefix}{option}": cluster.pki / file for prefix in ("", "peer-") for option, file in files.items()}
-    options |= {"name": "cp1", "data-dir": data, "listen-client-urls": client, "advertise-client-urls": client}
+    options: dict[str, Any] = {
+        "name": "cp1",
+        "data-dir": data,
+        "listen-client-urls": client,
+        "advertise-client-urls": client,
+    }
+    options |= {f"{prefix}{option}": cluster.pki / file for prefix in ("", "peer-") for option, file in files.items()}
     argv = [str(program("etcd", cluster.version)), *(f"--{name}={value}" for name, value in options.items())]
     argv += [f"--listen-peer-urls={peer}", "--client-cert-auth=true"]
     with (cluster.root / "restored.log").open("wb") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
