@@ -14,7 +14,7 @@ from typing import Any
 from .._command import Runner
 from .._errors import DomainError
 from .._etcd.client import Etcd
-from .._files import read_text, text_or_nothing, under
+from .._files import locked, make_directory, read_text, text_or_nothing, under
 from .._json import as_mapping, as_text
 from .._kubeadm.damage import PKI as AUTHORITIES
 from .._kubeadm.etcd_gate import endpoint_of
@@ -40,16 +40,22 @@ _UNNAMED = (
 
 def ensure(module: Any) -> dict[str, Any]:
     """Restore the archive, or in check mode show what this would do. Raise DomainError before anything changes."""
-    params, root = module.params, module.params["root"]
-    archive = Path(params["archive"])
+    archive, root = Path(module.params["archive"]), module.params["root"]
     if not archive.is_file():
         raise DomainError(f"Error while reading the archive {archive}: there is no such file on this host")
-    found = digest(archive)
-    restore = Restore(module, found)
+    directory = under(root, DIRECTORY)
+    make_directory(directory, 0o700)
+    # A run whose controller was killed may still be active on this host.
+    with locked(directory):
+        return _ensure(module, archive, directory / "work")
+
+
+def _ensure(module: Any, archive: Path, work: Path) -> dict[str, Any]:
+    params, root = module.params, module.params["root"]
+    restore = Restore(module, digest(archive))
     if restore.is_done and not params["again"]:
         line = "This archive was restored on this host already. To restore it again, add -e restore_again=true."
         return {"changed": False, "restored": True, "lines": [line], "moved_aside": []}
-    work = under(root, DIRECTORY) / "work"
     with unpacked(module, archive, work, params["age"], params["identity"]) as (manifest, parts):
         hosts = _api_hosts(parts, params["endpoints"])
         _check(module, manifest, parts, hosts, [] if restore.is_interrupted else _authorities(root))

@@ -7,10 +7,13 @@ import io
 import json
 import shutil
 import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._files import locked
 from apiserver import Authority
 from etcd_databases import database
 from restore_host import CONFIG, IDENTITY, RestoreHost, archive, host, manifest, parts
@@ -160,6 +163,17 @@ def test_next_run_continues_after_an_interruption(host: RestoreHost, stop: str, 
     assert moved(host) == aside
     assert host.data.read_bytes() == database("snapshot")
     assert json.loads(host.record.read_text())["step"] == "done"
+
+
+def test_run_waits_for_one_that_is_still_active(host: RestoreHost) -> None:
+    """The controller of the other one was killed, and its module goes on."""
+    directory = host.root / "var/lib/gpulab/restore"
+    directory.mkdir(parents=True)
+    with ThreadPoolExecutor(1) as pool, locked(directory):
+        found = pool.submit(host.run)
+        time.sleep(2)
+        assert not found.done() and not host.record.exists()
+    assert found.result()["changed"]
 
 
 @pytest.mark.parametrize("step", ["", *DONE[:-1]])
