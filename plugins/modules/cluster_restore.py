@@ -23,7 +23,8 @@ description:
     objects notice the restore.
   - Each step is noted in C(/var/lib/gpulab/restore.json). After an interruption, also a power failure, the next run
     with the same archive continues. An archive that was restored is not restored a second time.
-  - The kubelet's certificate stays if it is of the cluster in the archive. Other pods of the host continue to run.
+  - The kubelet keeps its certificate if this is of the cluster in the archive, valid and whole. Other pods of the host
+    continue to run.
 options:
   archive:
     description: Path of the archive on the host. If its name ends in C(.age), it is decrypted by C(age).

@@ -39,6 +39,7 @@ from .._kubeadm.damage import (
     KUBELET_CONFIGURATION,
     PKI,
     SIGNERS,
+    damaged_files,
 )
 from .._kubeadm.init import CONFS
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
@@ -50,7 +51,7 @@ from .._kubeadm.membership import RECORD as NAMES
 from .._kubeadm.membership import recorded_names
 from .._kubeadm.run import Kubeadm
 from .._kubeadm.static_pods import StaticPods, read_containers
-from .._kubeadm.x509 import certificates, public_key_hash
+from .._kubeadm.x509 import certificates, is_valid, public_key_hash
 from .._words import listing
 from . import manifest as backup
 from .configuration import configuration, data_directory, encryption_file, with_names
@@ -176,15 +177,20 @@ class Restore:
         return move_aside([self._path(name) for name in (*names, *confs, PKI, *data)], self._root, into)
 
     def _keeps_kubelet(self, manifest: Manifest) -> bool:
-        """Return whether this host's kubelet belongs to the cluster of the archive."""
+        """Return whether this host's kubelet belongs to the cluster of the archive, and can start."""
+        if {KUBELET_CONF, KUBELET_CONFIGURATION, KUBELET_CERTIFICATE} & {*damaged_files(self._root, False)}:
+            return False
         try:
             found = read_kubeconfig(read_text(self._path(KUBELET_CONF)) or "")
             # Its CA may be in a file that is moved aside.
             authority = found.authority(self._root)
             hashes = [public_key_hash(each) for each in certificates(authority or "")]
+            file = self._path(found.client_certificate_file or KUBELET_CERTIFICATE)
+            # A kubelet with an expired certificate needs an API server, which none starts without a kubelet.
+            own = certificates(found.client_certificate or read_text(file) or "")[0]
+            return manifest.ca in hashes and is_valid(own)
         except (KubeconfigError, DomainError):
             return False
-        return manifest.ca in hashes
 
     def _restore_database(self, snapshot: Path, config: str) -> None:
         directory = self._path(data_directory(config))

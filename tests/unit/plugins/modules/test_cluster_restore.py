@@ -120,6 +120,21 @@ def test_kubelet_of_another_cluster_is_set_up_again(host: RestoreHost, other_aut
     assert (host.root / "var/lib/kubelet/config.yaml").read_text() == "new"
 
 
+@pytest.mark.parametrize("damage", ["expired", "certificate", "config.yaml", "kubelet.conf"])
+def test_kubelet_that_can_not_start_is_set_up_again(host: RestoreHost, damage: str) -> None:
+    """After a long time without power, or a power failure; without a kubelet, there is no API server to help it."""
+    host.make_old()
+    certificate = "var/lib/kubelet/pki/kubelet-client-current.pem"
+    expired = "".join(host.authority.issue("system:node:cp1", days=-1))
+    name = {"config.yaml": "var/lib/kubelet/config.yaml", "kubelet.conf": "etc/kubernetes/kubelet.conf"}
+    host.put(name.get(damage, certificate), expired if damage == "expired" else "")
+    result = host.run()
+    assert not result["failed"], result
+    assert {"etc/kubernetes/kubelet.conf", certificate} <= moved(host).keys()
+    assert (host.etc / "kubelet.conf").read_text() == "new"
+    assert (host.root / "var/lib/kubelet/config.yaml").read_text() == "new"
+
+
 def test_check_mode_is_the_preview_and_changes_nothing(host: RestoreHost) -> None:
     host.make_old()
     before = host.files()
