@@ -51,6 +51,7 @@ SHARED_PREFIXES = (
     "plan_",
     "preflight_",
     "report_",
+    "restore_",
 )
 # Names that Ansible and AWX set, and those that users are free to choose.
 _NEVER = re.compile(r"(?:ansible|awx|tower|gpulab)_.*|_.*")
