@@ -31,6 +31,7 @@ from .manifest import (
 
 Source = Union[bytes, Path]
 _CHUNK = 1024 * 1024
+_DAY = 86400
 
 
 def describe(source: Source) -> Part:
@@ -95,15 +96,15 @@ def encrypt(runner: Runner, path: Path, target: Path, recipients: Iterable[str])
 
 @dataclass(frozen=True)
 class Retention:
-    """How many archives to keep, for how many days, and when this cluster began, in seconds since 1970."""
+    """How many archives to keep, on how many days one more each, and when this cluster began, in seconds since 1970."""
 
     count: int
-    days: float
+    days: int
     since: float = 0.0
 
 
 def expired(names: Iterable[str], newest: str, now: float, keep: Retention) -> list[str]:
-    """Return the archives of this cluster to delete: all but the newest, and those that are too old.
+    """Return the archives of this cluster to delete: all but the newest ones, and the last one of each recent day.
 
     ``newest`` is the one that was just written. It is never deleted, and other files are not mentioned. Older archives
     than the cluster are those of a former one with the same name, of which they may be all that is left. Archives from
@@ -114,7 +115,12 @@ def expired(names: Iterable[str], newest: str, now: float, keep: Retention) -> l
     taken = {name: moment(each.taken) or 0.0 for name, each in read.items() if each and each.cluster == cluster}
     own = {name: when for name, when in taken.items() if keep.since <= when <= now}
     by_age = sorted(own, key=lambda name: own[name], reverse=True)
-    return [name for place, name in enumerate(by_age) if place >= keep.count - 1 or own[name] < now - keep.days * 86400]
+    # The newest one is that of today.
+    last_of_day = {now // _DAY: newest}
+    for name in by_age:
+        last_of_day.setdefault(own[name] // _DAY, name)
+    daily = {name for day, name in last_of_day.items() if day > now // _DAY - keep.days}
+    return [name for name in by_age[keep.count - 1 :] if name not in daily]
 
 
 def _add(archive: tarfile.TarFile, name: str, source: Source, seconds: int) -> None:

@@ -24,13 +24,13 @@ STEPS = ("settings", "space", "snapshot", "drill", "archive", "copy")
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the role backup. Paths are absolute, ``keep_days`` may be fractional."""
+    """Settings of the role backup. Paths are absolute."""
 
     node: str
     collection: str
     directory: str
     keep_count: int
-    keep_days: float
+    keep_days: int
     etcd: str
     etcdctl: str
     etcdutl: str
@@ -76,14 +76,11 @@ def read_settings(text: str) -> Settings:
     for name, path in paths.items():
         if not path.startswith("/"):
             raise _error(what, f"{name} is not an absolute path: {path!r}")
-    days = found.get("keep_days")
-    if isinstance(days, bool) or not isinstance(days, (int, float)) or days <= 0:
-        raise _error(what, "keep_days is missing or not a positive number")
     settings = Settings(
         node=needed_text(found, "node", what),
         collection=needed_text(found, "collection", what),
         keep_count=_number(found, "keep_count", what),
-        keep_days=days,
+        keep_days=_number(found, "keep_days", what),
         endpoint=needed_text(found, "endpoint", what),
         recipients=_texts(found, "recipients", what),
         places=_texts(found, "places", what),

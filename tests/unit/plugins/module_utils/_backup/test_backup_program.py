@@ -166,7 +166,7 @@ def test_one_unreachable_place_does_not_keep_others_from_their_copy(tmp_path: Pa
 
 
 def test_old_copies_and_half_ones_are_deleted(tmp_path: Path) -> None:
-    host = BackupHost(tmp_path, recipients=[RECIPIENT], places=["nas:gpulab"])
+    host = BackupHost(tmp_path, recipients=[RECIPIENT], places=["nas:gpulab"], keep_count=1)
     place = tmp_path / "remote/gpulab/cp1"
     place.mkdir(parents=True)
     # The cluster was created in 2026.
@@ -272,6 +272,7 @@ def test_a_damaged_state_does_not_stop_backups(host: BackupHost) -> None:
 NOW = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 BEGINNING = NOW - 14 * 86400
 NEWEST = archive_name("lab", "2027-01-15T08:00:00Z")
+DAYS = [archive_name("lab", f"2027-01-{day}T{hour}:30:00Z") for day in (14, 13, 12) for hour in (23, 11)]
 HOURS = [archive_name("lab", f"2027-01-15T0{hour}:00:00Z", hour % 2 == 0) for hour in range(7, 2, -1)]
 
 
@@ -282,8 +283,12 @@ HOURS = [archive_name("lab", f"2027-01-15T0{hour}:00:00Z", hour % 2 == 0) for ho
         (HOURS, 6, 1, []),
         (HOURS, 3, 1, HOURS[2:]),
         (HOURS, 1, 1, HOURS),
-        (HOURS, 9, 3 / 24, HOURS[3:]),
-        (["notes", "gpulab-other-20200101T000000Z.tar", ".work"], 1, 0.1, []),
+        # The last one of each day, of which today is one.
+        (DAYS, 1, 1, DAYS),
+        (DAYS, 1, 3, [DAYS[1], *DAYS[3:]]),
+        ([*DAYS, *HOURS], 7, 4, DAYS[1::2]),
+        ([*DAYS, *HOURS], 20, 1, []),
+        (["notes", "gpulab-other-20200101T000000Z.tar", ".work"], 1, 1, []),
         # The clock was wrong, or is.
         ([OLD], 2, 1, []),
         ([OLD, *HOURS], 3, 1, HOURS[2:]),
@@ -291,15 +296,15 @@ HOURS = [archive_name("lab", f"2027-01-15T0{hour}:00:00Z", hour % 2 == 0) for ho
         (["gpulab-lab-20260101T000000Z.tar", "gpulab-lab-20261231T235959Z.tar.age"], 1, 1, []),
     ],
 )
-def test_the_newest_archives_within_the_age_are_kept(
-    names: list[str], count: int, days: float, gone: list[str]
+def test_the_newest_archives_and_the_last_one_of_each_day_are_kept(
+    names: list[str], count: int, days: int, gone: list[str]
 ) -> None:
     found = expired([*names, NEWEST], NEWEST, NOW, Retention(count, days, BEGINNING))
     assert sorted(found) == sorted(gone)
 
 
 def test_the_last_archive_is_never_deleted_however_old() -> None:
-    assert expired([NEWEST], NEWEST, NOW + 1e9, Retention(1, 0.001)) == []
+    assert expired([NEWEST], NEWEST, NOW + 1e9, Retention(1, 1)) == []
 
 
 @pytest.mark.parametrize(
