@@ -21,6 +21,7 @@ from .._kubeadm.etcd_gate import endpoint_of
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
 from .._kubeadm.leaves import normal
 from .._kubeadm.x509 import CertificateError, certificates, public_key_hash
+from .archive import describe
 from .configuration import configuration, encryption_file, endpoint, endpoint_host
 from .database import Database, read_database
 from .manifest import CONFIGURATION, DATABASE, ENCRYPTION, PKI, Manifest
@@ -28,7 +29,7 @@ from .objects import VALUES
 from .preview import ETCD, FILES, UNKNOWN, fields, preview, read_running
 from .refusals import Target, refusals
 from .restore import DIRECTORY, Restore
-from .unpack import digest, unpacked
+from .unpack import unpacked
 
 _ETCD_MANIFEST = "/etc/kubernetes/manifests/etcd.yaml"
 _LIMIT = 3
@@ -52,7 +53,7 @@ def ensure(module: Any) -> dict[str, Any]:
 
 def _ensure(module: Any, archive: Path, work: Path) -> dict[str, Any]:
     params, root = module.params, module.params["root"]
-    restore = Restore(module, digest(archive))
+    restore = Restore(module, describe(archive).sha256)
     if restore.is_done and not params["again"]:
         line = "This archive was restored on this host already. To restore it again, add -e restore_again=true."
         return {"changed": False, "restored": True, "lines": [line], "moved_aside": []}

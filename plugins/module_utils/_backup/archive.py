@@ -9,15 +9,16 @@ import hashlib
 import io
 import os
 import tarfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Union
+from typing import IO, Union
 
 from .._command import Runner
 from .._errors import DomainError
-from .._files import sync_path
-from .._words import moment
+from .._files import make_directory, sync_path
+from .._words import counted, moment
 from .manifest import (
     LARGEST_MANIFEST,
     MANIFEST,
@@ -34,6 +35,10 @@ _CHUNK = 1024 * 1024
 _DAY = 86400
 
 
+class ArchiveError(DomainError):
+    """The archive can't be used. The message is a sentence."""
+
+
 def describe(source: Source) -> Part:
     """Return size and checksum of a part."""
     if isinstance(source, bytes):
@@ -42,44 +47,37 @@ def describe(source: Source) -> Part:
         return digest(file)
 
 
-def digest(file: BinaryIO) -> Part:
-    """Return size and checksum of what is left to read."""
+def digest(file: IO[bytes], copy: IO[bytes] | None = None) -> Part:
+    """Return size and checksum of what is left to read, and write it to ``copy``."""
     found, size = hashlib.sha256(), 0
     while chunk := file.read(_CHUNK):
         found.update(chunk)
         size += len(chunk)
+        if copy:
+            copy.write(chunk)
     return Part(found.hexdigest(), size)
 
 
 def write_archive(path: Path, manifest: Manifest, parts: Mapping[str, Source]) -> None:
     """Write the parts, which ``manifest`` describes, to a new file with mode 0600, and sync it."""
     seconds = int(moment(manifest.taken) or 0)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
-            for name, source in {MANIFEST: write_manifest(manifest).encode(), **parts}.items():
-                _add(archive, name, source, seconds)
-        file.flush()
-        os.fsync(file.fileno())
+    with _new_file(path) as file, tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, source in {MANIFEST: write_manifest(manifest).encode(), **parts}.items():
+            _add(archive, name, source, seconds)
 
 
-def check_archive(path: Path) -> Manifest:
-    """Read an archive as a restore does, and return its manifest. Raise DomainError for any damage."""
+def read_archive(archive: Path, into: Path | None = None) -> Manifest:
+    """Verify a plain archive, and return its manifest. Raise ArchiveError.
+
+    With ``into``, its parts are written below this directory, and synced. Nothing that members are named or linked to
+    can lead to another place: only the parts that the manifest lists are written, and the manifest accepts only names
+    below its own directories.
+    """
     try:
-        with tarfile.open(path, "r:") as archive:
-            found = archive.next()
-            if found is None or found.name != MANIFEST or not found.isreg() or found.size > LARGEST_MANIFEST:
-                raise DomainError(f"Error while reading {path}: it does not begin with a manifest")
-            manifest = read_manifest(_read(archive, found).read().decode("utf-8", "replace"))
-            seen = []
-            while (found := archive.next()) is not None:
-                check_part(manifest, found.name, digest(_read(archive, found)))
-                seen.append(found.name)
-    except tarfile.TarError as error:
-        raise DomainError(f"Error while reading {path}: it is damaged or cut off ({error})") from error
-    if sorted(seen) != sorted(manifest.parts):
-        raise DomainError(f"Error while reading {path}: parts are missing or repeated")
-    return manifest
+        with archive.open("rb") as file, tarfile.open(fileobj=file, mode="r|") as tar:
+            return _read(tar, into)
+    except (tarfile.TarError, EOFError) as error:
+        raise ArchiveError(f"The archive is truncated, or is not one of this collection's: {error}") from error
 
 
 def encrypt(runner: Runner, path: Path, target: Path, recipients: Iterable[str]) -> None:
@@ -136,8 +134,62 @@ def _add(archive: tarfile.TarFile, name: str, source: Source, seconds: int) -> N
         archive.addfile(entry, file)
 
 
-def _read(archive: tarfile.TarFile, found: tarfile.TarInfo) -> BinaryIO:
-    file = archive.extractfile(found) if found.isreg() else None
-    if file is None:
-        raise DomainError(f"Error while reading {found.name!r} in the backup: it is not a file")
-    return file  # type: ignore[return-value]  # typeshed has the base class.
+def _read(tar: tarfile.TarFile, into: Path | None) -> Manifest:
+    manifest: Manifest | None = None
+    seen: set[str] = set()
+    for member in tar:
+        if not member.isreg():
+            raise ArchiveError(f"The archive was changed: {member.name[:200]!r} in it is not a regular file")
+        content = tar.extractfile(member)
+        if content is None:
+            raise ArchiveError(f"The archive was changed: {member.name[:200]!r} in it has no content")
+        if manifest is None:
+            manifest = _manifest(member, content)
+            continue
+        if member.name not in manifest.parts:
+            raise ArchiveError(f"The archive was changed: its manifest does not list {member.name[:200]!r}")
+        if member.name in seen:
+            raise ArchiveError(f"The archive was changed: it has {member.name} twice")
+        # Before it is written, because the manifest has the limit.
+        _check(manifest, member.name, Part(manifest.parts[member.name].sha256, member.size))
+        seen.add(member.name)
+        _check(manifest, member.name, _write(content, into / member.name) if into else digest(content))
+    if manifest is None:
+        raise ArchiveError("The archive is truncated: it is empty")
+    missing = [name for name in manifest.parts if name not in seen]
+    if missing:
+        raise ArchiveError(f"The archive is truncated: it lacks {counted(len(missing), 'part')}, such as {missing[0]}")
+    return manifest
+
+
+def _manifest(member: tarfile.TarInfo, content: IO[bytes]) -> Manifest:
+    if member.name != MANIFEST or member.size > LARGEST_MANIFEST:
+        raise ArchiveError(f"The archive is not one of this collection's: it does not begin with {MANIFEST}")
+    try:
+        return read_manifest(content.read().decode("utf-8", "replace"))
+    except DomainError as error:
+        raise ArchiveError(f"The archive was changed, or is of a newer version of this collection: {error}") from error
+
+
+def _check(manifest: Manifest, name: str, found: Part) -> None:
+    try:
+        check_part(manifest, name, found)
+    except DomainError as error:
+        raise ArchiveError(f"The archive was changed: {error}") from error
+
+
+def _write(content: IO[bytes], path: Path) -> Part:
+    make_directory(path.parent, 0o700)
+    with _new_file(path) as file:
+        found = digest(content, file)
+    sync_path(path.parent)
+    return found
+
+
+@contextmanager
+def _new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Provide a new file with mode 0600, and sync it at the end."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())

@@ -26,7 +26,7 @@ from .._files import locked, make_directory, put_file, read_text, sync_path, und
 from .._secrets import mask
 from .._words import counted, written
 from . import sources
-from .archive import Retention, Source, check_archive, describe, encrypt, expired, write_archive
+from .archive import Retention, Source, describe, encrypt, expired, read_archive, write_archive
 from .copies import copy_archive
 from .drill import KEY, Contents, contents, drill
 from .host import Host
@@ -129,7 +129,7 @@ class Program:
         manifest = _manifest(settings, found, status.version, expected, taken, parts)
         path = work / archive_name(manifest.cluster, taken)
         write_archive(path, manifest, parts)
-        check_archive(path)
+        read_archive(path)
         if settings.recipients:
             target = work / archive_name(manifest.cluster, taken, encrypted=True)
             encrypt(Runner(self._module), path, target, settings.recipients)

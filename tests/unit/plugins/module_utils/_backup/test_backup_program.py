@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.archive import (
     Retention,
-    check_archive,
     expired,
+    read_archive,
 )
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.manifest import archive_name, read_manifest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.state import (
@@ -52,7 +52,7 @@ def test_an_archive_has_everything_that_a_restore_needs(host: BackupHost) -> Non
     assert (manifest.cluster, manifest.node, manifest.kubernetes, manifest.etcd) == ("lab", "cp1", "1.36.5", "3.6.6")
     # The program has written a key.
     assert (manifest.revision, manifest.keys) == (42, 3)
-    assert check_archive(host.backups / name) == manifest
+    assert read_archive(host.backups / name) == manifest
     assert {path.stat().st_mode & 0o777 for path in host.backups.iterdir()} == {0o600}
     assert host.backups.stat().st_mode & 0o777 == 0o700
     good = read_state(json.dumps(host.state)).good
