@@ -34,13 +34,13 @@ IMAGES_OF = {
     "wandb_launch": ("wandb_launch", "agent in the cluster"),
 }
 PACKAGES_OF = {
-    "backup": "site, with backup_recipients",
-    "docker": "docker",
-    "minikube": "minikube",
-    "nfs_cache": "storage",
-    "nfs_server": "storage",
-    "restore": "restore",
-    "wandb_launch": "wandb_launch_docker",
+    "backup": "`site` with `backup_recipients`",
+    "docker": "`docker`",
+    "minikube": "`minikube`",
+    "nfs_cache": "`storage`",
+    "nfs_server": "`storage`",
+    "restore": "`restore` of an encrypted archive",
+    "wandb_launch": "`wandb_launch_docker`",
 }
 # Roles in a default run of site.yml, and roles that the user must name (see the page).
 IN_SITE = ("kubeadm", "api_endpoint", "containerd", "nvidia_container_toolkit", "nvidia_driver")
@@ -112,7 +112,7 @@ class Downloads:
         for role, playbook in PACKAGES_OF.items():
             names = list(packages_of_role(role))
             rows = [row for system in self._systems for row in self._placed(system, self._wanted(names, system))]
-            yield from ((f"`{playbook}`", *row) for row in self._grouped(rows))
+            yield from ((playbook, *row) for row in self._grouped(rows))
 
     def keys(self) -> Iterator[tuple[str, ...]]:
         families = self._families()

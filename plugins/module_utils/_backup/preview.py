@@ -117,7 +117,7 @@ def _objects(found: Preview, taken: str) -> list[str]:
         return [f"Everything written after {taken} will be lost. What that is can't be read any more."]
     return [
         *_section(found.losses.lost, "will be lost"),
-        *_section(found.losses.changed, f"will be as at {taken}"),
+        *_section(found.losses.changed, f"will have the state of {taken}"),
         *_section(found.losses.returning, "deleted since will exist again"),
     ] or [f"No object has changed since {taken}."]
 
@@ -129,7 +129,7 @@ def _section(places: Sequence[Place], what: str) -> list[str]:
 
 
 def _pods(found: Preview) -> list[str]:
-    unread = [f"The pods of {listing(found.unread)} are unknown: they were not reached."] if found.unread else []
+    unread = [f"The pods of {listing(found.unread)} are unknown: they could not be read."] if found.unread else []
     if not found.ending:
         return [*([] if unread else ["No running pod will end."]), *unread]
     gpus = sum(each.pod.gpus for each in found.ending)

@@ -147,7 +147,7 @@ def test_check_mode_is_the_preview_and_changes_nothing(host: RestoreHost) -> Non
     assert [(each["name"], each["gpus"], each["owner"]) for each in result["ending"]] == [
         ("train-x7k2p", 2, "Job/train")
     ]
-    assert "The pods of gpu2 are unknown: they were not reached." in result["lines"]
+    assert "The pods of gpu2 are unknown: they could not be read." in result["lines"]
     assert not any(line.startswith(("kubeadm", "etcdutl", "systemctl")) for line in host.log)
 
 

@@ -239,14 +239,14 @@ def test_lines_of_a_preview_with_the_data_of_before(tmp_path: Path) -> None:
         "  1 pods in research: train-x7k2p",
         "  1 services in research: web",
         "  1 widgets.example.org in research: two",
-        "2 objects will be as at 2026-11-28 14:00:03 UTC:",
+        "2 objects will have the state of 2026-11-28 14:00:03 UTC:",
         "  1 configmaps in default: settings-010",
         "  1 pods in research: moved-0",
         "1 object deleted since will exist again:",
         "  1 configmaps in default: settings-009",
         "1 running pod will end (2 GPUs):",
         "  research/train-x7k2p of Job/train with 2 GPUs on gpu1: it was created after the snapshot",
-        "The pods of gpu2 are unknown: they were not reached.",
+        "The pods of gpu2 are unknown: they could not be read.",
         "Data in volumes are not in a backup, and a restore does not change them.",
     ]
 
