@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ._errors import DomainError
+from ._words import moment
+
+_LARGEST = 2**63
 
 
 def read_json(text: str, what: str) -> Any:
@@ -46,6 +49,22 @@ def needed_text(value: dict[str, Any], name: str, what: str) -> str:
     if not isinstance(value.get(name), str):
         raise DomainError(f"Error while reading {what}: {name} is missing or not a text")
     text: str = value[name]
+    return text
+
+
+def needed_number(value: dict[str, Any], name: str, what: str, least: int = 1) -> int:
+    """Return a required whole number of an object. Raise DomainError if it is missing, or less than ``least``."""
+    number = value.get(name)
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number < _LARGEST:
+        raise DomainError(f"Error while reading {what}: {name} is missing or not a valid number")
+    return number
+
+
+def needed_time(value: dict[str, Any], name: str, what: str) -> str:
+    """Return a required time of an object, which has the form of ``written``. Raise DomainError."""
+    text = needed_text(value, name, what)
+    if moment(text) is None:
+        raise DomainError(f"Error while reading {what}: {name} is not a time: {text[:200]!r}")
     return text
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._errors import DomainError
-from .._json import as_object, needed_text, read_object
+from .._json import as_object, needed_number, needed_text, needed_time, read_object
 from .._words import moment
 
 FORMAT = 1
@@ -40,7 +40,6 @@ _VERSION = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]{1,40})?", re.ASC
 _STEP = r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,99})"
 _PART = re.compile(rf"etcd\.db|(?:pki|kubernetes|record)(?:/{_STEP}){{1,4}}", re.ASCII)
 _ARCHIVE = re.compile(rf"gpulab-({_LABEL})-([0-9]{{8}}T[0-9]{{6}}Z)\.tar({re.escape(ENCRYPTED)})?", re.ASCII)
-_LARGEST = 2**63
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,7 @@ def read_manifest(text: str, what: str = "the manifest of the backup") -> Manife
     if len(text) > LARGEST_MANIFEST:
         raise _error(what, "it is too large")
     found = read_object(text, what)
-    written = found.get("format")
-    if isinstance(written, bool) or not isinstance(written, int):
-        raise _error(what, "format is missing or not a number")
+    written = needed_number(found, "format", what)
     if written != FORMAT:
         raise _error(what, f"it has format {written}, but this version of the collection reads format {FORMAT}")
     cluster = as_object(found.get("cluster"), f"cluster in {what}")
@@ -99,9 +96,9 @@ def read_manifest(text: str, what: str = "the manifest of the backup") -> Manife
         kubernetes=_matching(versions, "kubernetes", _VERSION, what),
         etcd=_matching(versions, "etcd", _VERSION, what),
         collection=_matching(versions, "collection", _VERSION, what),
-        revision=_number(found, "revision", 1, what),
-        keys=_number(found, "keys", 1, what),
-        taken=_time(found, what),
+        revision=needed_number(found, "revision", what),
+        keys=needed_number(found, "keys", what),
+        taken=needed_time(found, "taken", what),
         parts=_parts(found, what),
     )
 
@@ -165,8 +162,9 @@ def _parts(found: dict[str, Any], what: str) -> dict[str, Part]:
     for name, each in as_object(found.get("parts"), f"parts in {what}").items():
         if not is_part(name):
             raise _error(what, f"{name[:200]!r} is not the name of a part")
-        value = as_object(each, f"{name} in {what}")
-        parts[name] = Part(_matching(value, "sha256", _DIGEST, f"{name} in {what}"), _number(value, "size", 0, what))
+        part = f"{name} in {what}"
+        value = as_object(each, part)
+        parts[name] = Part(_matching(value, "sha256", _DIGEST, part), needed_number(value, "size", part, 0))
     missing = [name for name in REQUIRED if name not in parts]
     if missing:
         raise _error(what, f"the backup is incomplete: {', '.join(missing)} is not in it")
@@ -177,20 +175,6 @@ def _matching(value: dict[str, Any], key: str, pattern: re.Pattern[str], what: s
     text = needed_text(value, key, what)
     if not pattern.fullmatch(text):
         raise _error(what, f"{key} is not valid: {text[:200]!r}")
-    return text
-
-
-def _number(value: dict[str, Any], key: str, least: int, what: str) -> int:
-    number = value.get(key)
-    if isinstance(number, bool) or not isinstance(number, int) or not least <= number < _LARGEST:
-        raise _error(what, f"{key} is missing or not a valid number")
-    return number
-
-
-def _time(found: dict[str, Any], what: str) -> str:
-    text = needed_text(found, "taken", what)
-    if moment(text) is None:
-        raise _error(what, f"taken is not a time: {text[:200]!r}")
     return text
 
 

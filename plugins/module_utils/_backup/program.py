@@ -24,7 +24,7 @@ from .._etcd.client import OPTIONS, Etcd
 from .._etcd.snapshot import check_space, save
 from .._files import locked, make_directory, put_file, read_text, sync_path, under
 from .._secrets import mask
-from .._words import counted, written
+from .._words import listing, written
 from . import sources
 from .archive import Retention, Source, describe, encrypt, expired, read_archive, write_archive
 from .copies import copy_archive
@@ -166,5 +166,8 @@ def _now() -> str:
 def _summary(good: Good | None) -> str:
     if good is None:
         return "No backup was taken."
-    places = counted(len(good.places), "copy").replace("copys", "copies")
-    return f"{good.archive}: revision {good.revision}, {good.keys} keys, {good.size} bytes, {places}. The drill passed."
+    places = listing(good.places) or "no other place"
+    return (
+        f"{good.archive}: revision {good.revision}, {good.keys} keys, {good.size} bytes, copied to {places}. The drill "
+        "passed."
+    )

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .._errors import DomainError
-from .._json import as_mapping, as_object, as_text, needed_text, read_object
-from .._words import moment
+from .._json import as_mapping, as_object, as_text, needed_number, needed_text, needed_time, read_object
 
 # Written by the role backup, and by the program.
 SETTINGS, STATE = "/etc/gpulab/backup/settings.json", "/var/lib/gpulab/backup.json"
@@ -79,8 +78,8 @@ def read_settings(text: str) -> Settings:
     settings = Settings(
         node=needed_text(found, "node", what),
         collection=needed_text(found, "collection", what),
-        keep_count=_number(found, "keep_count", what),
-        keep_days=_number(found, "keep_days", what),
+        keep_count=needed_number(found, "keep_count", what),
+        keep_days=needed_number(found, "keep_days", what),
         endpoint=needed_text(found, "endpoint", what),
         recipients=_texts(found, "recipients", what),
         places=_texts(found, "places", what),
@@ -111,33 +110,19 @@ def write_state(state: State) -> str:
 
 
 def _attempt(found: dict[str, Any], what: str) -> Attempt:
-    return Attempt(_time(found, "time", what), as_text(found.get("step")), as_text(found.get("error")))
+    return Attempt(needed_time(found, "time", what), as_text(found.get("step")), as_text(found.get("error")))
 
 
 def _good(found: dict[str, Any], what: str) -> Good:
     return Good(
-        _time(found, "taken", what),
+        needed_time(found, "taken", what),
         needed_text(found, "archive", what),
-        _number(found, "revision", what),
-        _number(found, "keys", what),
-        _number(found, "size", what),
+        needed_number(found, "revision", what),
+        needed_number(found, "keys", what),
+        needed_number(found, "size", what),
         recipients=_texts(found, "recipients", what),
         places={place: as_text(why) for place, why in as_mapping(found.get("places")).items()},
     )
-
-
-def _time(found: dict[str, Any], key: str, what: str) -> str:
-    text = needed_text(found, key, what)
-    if moment(text) is None:
-        raise _error(what, f"{key} is not a time: {text[:200]!r}")
-    return text
-
-
-def _number(found: dict[str, Any], key: str, what: str) -> int:
-    number = found.get(key)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise _error(what, f"{key} is missing or not a positive number")
-    return number
 
 
 def _texts(found: dict[str, Any], key: str, what: str) -> tuple[str, ...]:

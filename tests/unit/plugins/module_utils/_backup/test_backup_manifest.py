@@ -63,9 +63,9 @@ def without(*path: str) -> Callable[[Any], None]:
     ("change", "why"),
     [
         (changed("format", to=2), "it has format 2, but this version of the collection reads format 1"),
-        (changed("format", to="1"), "format is missing or not a number"),
-        (changed("format", to=True), "format is missing or not a number"),
-        (without("format"), "format is missing or not a number"),
+        (changed("format", to="1"), "format is missing or not a valid number"),
+        (changed("format", to=True), "format is missing or not a valid number"),
+        (without("format"), "format is missing or not a valid number"),
         (without("cluster"), "it is not a JSON object"),
         (without("cluster", "ca"), "ca is missing or not a text"),
         (changed("cluster", "ca", to="sha256:short"), "ca is not valid: 'sha256:short'"),

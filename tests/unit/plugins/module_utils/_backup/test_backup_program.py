@@ -310,8 +310,8 @@ def test_the_last_archive_is_never_deleted_however_old() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"keep_days": 0}, "keep_days is missing or not a positive number"),
-        ({"keep_count": True}, "keep_count is missing or not a positive number"),
+        ({"keep_days": 0}, "keep_days is missing or not a valid number"),
+        ({"keep_count": True}, "keep_count is missing or not a valid number"),
         ({"etcd": "etcd"}, "etcd is not an absolute path"),
         ({"recipients": "age1x"}, "recipients is not a list of texts"),
         ({"node": None}, "node is missing or not a text"),
