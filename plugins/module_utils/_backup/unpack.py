@@ -57,7 +57,7 @@ def _decrypt(module: Any, archive: Path, into: Path, age: str, identity: str) ->
     if any(text in result.stderr for text in _OTHER_KEY):
         raise ArchiveError("The archive is encrypted for other recipients than the identity that was given")
     if any(text in result.stderr for text in _NO_KEY):
-        raise ArchiveError("The identity of age (restore_age_identity) is not one, or has a passphrase")
+        raise ArchiveError("The text in restore_age_identity is not an identity of age, or it has a passphrase")
     # Its messages don't contain the identity, which only its standard input has.
     raise ArchiveError(f"The archive can't be decrypted, so it is truncated or was changed: {result.message}")
 

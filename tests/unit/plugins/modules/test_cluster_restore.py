@@ -410,7 +410,7 @@ def test_encrypted_archive_is_decrypted_with_the_identity_from_standard_input(ho
     ("identity", "words"),
     [
         ("", "no identity of age was given"),
-        ("nonsense", "is not one"),
+        ("nonsense", "is not an identity of age"),
         ("AGE-SECRET-KEY-1OTHER", "encrypted for other recipients than the identity"),
     ],
 )
