@@ -26,7 +26,7 @@ def backup_settings(settings: dict[str, Any]) -> dict[str, Any]:
 def backup_lines(taken: Mapping[str, Any]) -> list[str]:
     """Describe a backup that was taken: the archive, who can decrypt it, and where copies are."""
     recipients, places = taken["recipients"], taken["places"]
-    who = [f"encrypted for {each}" for each in recipients] or ["not encrypted: it contains all Secrets, which root on this host can read"]
+    who = [f"encrypted for {each}" for each in recipients] or ["not encrypted: root can read all Secrets in it"]
     where = [f"copy in {place}" for place in places] or ["no copy elsewhere: it is lost with this host (backup_places)"]
     what = f"{taken['archive']}: {taken['size']} bytes, revision {taken['revision']}, {taken['keys']} keys"
     return [what, "restored on trial, and compared with etcd", *who, *where, "not in it: data in volumes"]
