@@ -17,6 +17,7 @@ from support.lab import Lab, lab_command, running
 from support.play import Run, play, refused, variables
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
+ON = {"backup_enabled": True}
 RESTORE, BACKUP = "playbooks/restore.yml", "playbooks/backup.yml"
 BACKUPS = "/var/lib/gpulab/backups"
 # The most that still counts as done, in seconds.
@@ -35,7 +36,7 @@ rm -rf /etc/kubernetes /var/lib/etcd /var/lib/kubelet /var/lib/gpulab
 def lab() -> Iterator[Lab]:
     lab_command("build", "--with", "etcd")
     with running("restore", SPEC) as started:
-        play(started.path).expect_success()
+        play(started.path, *variables(**ON)).expect_success()
         yield started
 
 
@@ -50,7 +51,7 @@ def config_map(name: str, value: str) -> dict[str, Any]:
 
 def back_up(lab: Lab, host: Host) -> Path:
     """Take a backup, and return its copy on the controller."""
-    play(lab.path, playbook=BACKUP).expect_success()
+    play(lab.path, *variables(**ON), playbook=BACKUP).expect_success()
     newest = host.run(f"ls -t {BACKUPS}/gpulab-*.tar | head -1").strip()
     path = lab.directory / "archives" / Path(newest).name
     path.parent.mkdir(exist_ok=True)
@@ -59,7 +60,7 @@ def back_up(lab: Lab, host: Host) -> Path:
 
 
 def restore(lab: Lab, archive: Path, *options: str, **further: object) -> Run:
-    return play(lab.path, *variables(restore_archive=str(archive), **further), *options, playbook=RESTORE)
+    return play(lab.path, *variables(restore_archive=str(archive), **ON, **further), *options, playbook=RESTORE)
 
 
 def cluster_name(archive: Path) -> str:
@@ -136,7 +137,7 @@ def test_lost_control_plane_is_not_initialized_again_but_restored(
     )
     worker.run(ended, 150)
     cluster.delete_pod("before")
-    play(lab.path).expect_success()
+    play(lab.path, *variables(**ON)).expect_success()
     totals = json.loads(lab.report.read_text())["totals"]
     assert totals["proven"] == totals["gpus"]
 
