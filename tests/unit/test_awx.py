@@ -170,12 +170,13 @@ def test_a_survey_only_asks_for_existing_variables_without_defaults(
     option = options[question["variable"]]
     assert question["variable"] not in LASTING
     # AWX's survey editor requires the key for a choice; an empty default of a text would be sent.
-    assert question.get("default") == (None if question["type"] == "text" else "")
+    assert question.get("default") == (None if question["type"] in ("text", "password") else "")
     if question["type"] == "multiplechoice":
         assert question["choices"] == option.get("choices", ["false", "true"])
     else:
-        assert {"integer": "int", "text": "str"}[question["type"]] == option["type"]
+        assert {"integer": "int", "text": "str", "password": "str"}[question["type"]] == option["type"]
         assert "max" in question
+    assert (question["type"] == "password") == option.get("no_log", False)
 
 
 def test_extra_variables_of_a_template_exist(options: Mapping[str, Mapping[str, Any]]) -> None:
