@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._command import CommandError
-from .._errors import DomainError
-from .._etcd.client import OPTIONS, Etcd
-from .state import Settings
+from ...module_utils._backup.state import Settings
+from ...module_utils._command import CommandError
+from ...module_utils._errors import DomainError
+from ...module_utils._etcd.client import OPTIONS, Etcd
 
 # Followed by the name of the node; the value is the time of its backup.
 KEY = "/gpulab.io/backup/"

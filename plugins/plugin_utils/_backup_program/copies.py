@@ -10,11 +10,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from .._command import Runner
-from .._errors import REPORTED, DomainError, reported
-from .archive import Retention, describe, digest, expired
-from .manifest import Part, read_archive_name
-from .state import Settings
+from ...module_utils._backup.archive import Retention, describe, digest, expired
+from ...module_utils._backup.manifest import Part, read_archive_name
+from ...module_utils._backup.state import Settings
+from ...module_utils._command import Runner
+from ...module_utils._errors import REPORTED, DomainError, reported
 
 # A half copy has this suffix.
 _PART = ".part"

@@ -18,21 +18,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .._command import Runner
-from .._errors import REPORTED, DomainError, reported
-from .._etcd.client import OPTIONS, Etcd
-from .._etcd.snapshot import check_space, save
-from .._files import locked, make_directory, put_file, read_text, sync_path, under
-from .._secrets import mask
-from .._words import listing, written
-from . import sources
-from .archive import Retention, Source, describe, encrypt, expired, read_archive, write_archive
+from ...module_utils._backup import sources
+from ...module_utils._backup.archive import Retention, Source, describe, encrypt, expired, read_archive, write_archive
+from ...module_utils._backup.manifest import DATABASE, Manifest, archive_name
+from ...module_utils._backup.restore_record import is_interrupted
+from ...module_utils._backup.state import (
+    SETTINGS,
+    STATE,
+    STEPS,
+    Attempt,
+    Good,
+    Settings,
+    State,
+    read_settings,
+    read_state,
+    write_state,
+)
+from ...module_utils._command import Runner
+from ...module_utils._errors import REPORTED, DomainError, reported
+from ...module_utils._etcd.client import OPTIONS, Etcd
+from ...module_utils._etcd.snapshot import check_space, save
+from ...module_utils._files import locked, make_directory, put_file, read_text, sync_path, under
+from ...module_utils._secrets import mask
+from ...module_utils._words import listing, written
 from .copies import copy_archive
 from .drill import KEY, Contents, contents, drill
 from .host import Host
-from .manifest import DATABASE, Manifest, archive_name
-from .restore_record import is_interrupted
-from .state import SETTINGS, STATE, STEPS, Attempt, Good, Settings, State, read_settings, read_state, write_state
 
 # The snapshot, the restored copy and the archive exist simultaneously.
 _COPIES = 3
