@@ -28,7 +28,7 @@ def backup_lines(taken: Mapping[str, Any]) -> list[str]:
     recipients, places = taken["recipients"], taken["places"]
     who = [f"encrypted for {each}" for each in recipients] or ["not encrypted: root can read all Secrets in it"]
     where = [f"copy in {place}" for place in places] or ["no copy elsewhere: it is lost with this host (backup_places)"]
-    what = f"{taken['archive']}: {taken['size']} bytes, revision {taken['revision']}, {taken['keys']} keys"
+    what = f"{taken['archive']}: {taken['size']} bytes, revision {taken['revision']}, {taken['key_count']} keys"
     return [what, "restored on trial, and compared with etcd", *who, *where, "not in it: data in volumes"]
 
 

@@ -57,7 +57,7 @@ revision:
   returned: success
   type: int
   sample: 4711
-keys:
+key_count:
   description: Number of keys in the snapshot.
   returned: success
   type: int

@@ -171,7 +171,7 @@ def test_a_cluster_that_was_initialized_is_not_made_again(
 
 
 def test_the_task_that_initializes_the_cluster_has_this_name() -> None:
-    role, _, name = checks.INITIALIZE.partition(" : ")
+    role, _colon, name = checks.INITIALIZE.partition(" : ")
     assert f"- name: {name}\n" in (ROOT / "roles" / role / "tasks" / "init.yml").read_text()
 
 
@@ -217,9 +217,8 @@ def test_objects_that_the_api_acknowledged_during_the_runs_must_be_there(
 
         def __init__(self, *_given: object) -> None: ...
 
-        def __enter__(self) -> Prober:
+        def __enter__(self) -> None:
             Prober.probing = True
-            return self
 
         def __exit__(self, *_error: object) -> None:
             Prober.probing = False

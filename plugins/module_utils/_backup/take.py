@@ -23,7 +23,10 @@ _NOTHING = Good(taken="", archive="", revision=0, keys=0, size=0)
 def take(module: Any) -> dict[str, Any]:
     """Take a backup and describe it. Raise DomainError with its error; check mode does nothing."""
     good = _NOTHING if module.check_mode else _take(module)
-    return {**asdict(good), "recipients": list(good.recipients), "places": list(good.places)}
+    fields = asdict(good)
+    # Jinja can't read a value that is named like a method of dictionaries.
+    count = fields.pop("keys")
+    return {**fields, "key_count": count, "recipients": list(good.recipients), "places": list(good.places)}
 
 
 def _take(module: Any) -> Good:

@@ -46,7 +46,7 @@ TAKEN = {
     "archive": "/var/lib/gpulab/backups/gpulab-lab-20261128T120000Z.tar.age",
     "taken": "2026-11-28T12:00:00Z",
     "revision": 42,
-    "keys": 3,
+    "key_count": 3,
     "size": 102400,
     "recipients": [RECIPIENT],
     "places": ["nas:gpulab"],

@@ -55,6 +55,7 @@ def test_a_new_backup_is_described(take: Callable[..., dict[str, Any]], tmp_path
     result = take(state(LATER, LATER))
     assert result["changed"] and result["archive"] == f"/backups/{LATER}"
     assert (result["revision"], result["recipients"], result["places"]) == (42, ["age1x"], ["nas:gpulab"])
+    assert result["key_count"] == 3 and "keys" not in result
     assert "start gpulab-backup.service" in (tmp_path / "log").read_text()
 
 
