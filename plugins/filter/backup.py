@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Callable
 
-from ..plugin_utils._backup_program.files import program_files
+from ..plugin_utils._backup.files import program_files
 from ..plugin_utils._report.origin import collection_version
 
 DOCUMENTATION = r"""

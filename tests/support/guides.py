@@ -26,6 +26,8 @@ OTHER_LABS = {
     "wandb-launch.md": "launch",
     "launch-on-minikube.md": "tutorial",
     "api-endpoint.md": "endpoint",
+    "backup.md": "restore",
+    "restore.md": "restore",
 }
 _MARKER = re.compile(r"( *)<!-- lab(?:: (\w+)(?: ([\w./-]+))?)? -->\Z")
 _LINK = re.compile(r"\]\(([\w-]+\.md)\)")
@@ -104,12 +106,14 @@ def _pattern(line: str) -> str:
 class Checkout:
     """A copy of the checkout, so that a reader's own inventories and reports are not changed.
 
-    ``given`` extends the commands' environment; ``host`` is the machine that the page is about.
+    ``given`` extends the commands' environment; ``host`` is the machine that the page is about; ``replacing`` has what
+    is different here from the examples in the commands.
     """
 
     path: Path
     given: Mapping[str, str] = field(default_factory=dict)
     host: Host | None = None
+    replacing: Mapping[str, str] = field(default_factory=dict)
 
     def fill(self) -> None:
         """Copy the files that git knows or would add; Python environments are those of the original checkout."""
@@ -156,7 +160,10 @@ class Checkout:
         return Run(done.returncode, done.stdout, [json.loads(line) for line in lines])
 
     def _command(self, block: Block) -> list[str]:
-        argv = ["bash", "-euo", "pipefail", "-c", block.script]
+        script = block.script
+        for example, here in self.replacing.items():
+            script = script.replace(example, here)
+        argv = ["bash", "-euo", "pipefail", "-c", script]
         if block.kind != "host":
             return argv
         assert self.host, f"{block.name} is about a host"

@@ -93,7 +93,7 @@ def test_a_damaged_snapshot_does_not_become_an_archive(
 
 
 def test_a_server_that_does_not_answer_is_killed_after_its_limit_and_started_again(host: BackupHost) -> None:
-    drill = host.place / "program/gpulab_backup/plugin_utils/_backup_program/drill.py"
+    drill = host.place / "program/gpulab_backup/plugin_utils/_backup/drill.py"
     drill.write_text(drill.read_text().replace("LIMIT = 10.0", "LIMIT = 2.0"))
     host.behave(silent=True)
     done = host.run()

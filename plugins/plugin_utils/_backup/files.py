@@ -21,12 +21,12 @@ UTILITIES = (
 # As below plugins, because they import each other.
 MODULES = (
     *(f"module_utils/{name}" for name in UTILITIES),
-    *(f"plugin_utils/_backup_program/{name}.py" for name in ("copies", "drill", "host", "program")),
+    *(f"plugin_utils/_backup/{name}.py" for name in ("copies", "drill", "host", "program")),
 )
 _HEADER = "# Managed by gpulab.kubernetes (role backup).\n"
 _MAIN = f"""{_HEADER}import sys
 
-from {PACKAGE}.plugin_utils._backup_program.program import main
+from {PACKAGE}.plugin_utils._backup.program import main
 
 sys.exit(main(sys.argv))
 """
