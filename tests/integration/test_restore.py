@@ -136,12 +136,8 @@ def test_archive_that_does_not_fit_is_refused(site: Site, tmp_path: Path) -> Non
         path.write_bytes(content)
         run = site.restore(path, restore_confirm="my")
         assert run.status and words in run.failures()
-    for settings, words in (
-        ({"cluster_name": "another"}, "A cluster keeps the names that it got first"),
-        ({"cluster_kubernetes_version": "1.35.8"}, "would be installed"),
-    ):
-        run = site.restore(archive, restore_confirm="my", **settings)
-        assert run.status and words in run.failures()
+    run = site.restore(archive, restore_confirm="my", cluster_name="another")
+    assert run.status and "A cluster keeps the names that it got first" in run.failures()
     run = site.restore(archive)
     assert run.status and "restore_confirm=my" in run.failures()
 
@@ -153,7 +149,7 @@ def test_lost_control_plane_is_not_initialized_again_but_restored(
     assert "its cluster existed before, as the host gpu1" in refused(site.path)
     key = Path(site.examples["/media/usb/gpulab-backup.key"]).read_text()
     preview = site.restore(archive, "--check", restore_age_identity=key).expect_success()
-    assert "What that is can't be read any more" in preview.output
+    assert "What that is can't be read any more" in " ".join(preview.output.split()), preview.output
     begun = time.monotonic()
     run = site.guide.through("restore_confirm")
     cluster = site.cluster

@@ -131,13 +131,14 @@ PLAN = "- name: Show the changes\n  ansible.builtin.import_playbook: gpulab.kube
     [(True, True, [{NAME: "127.0.0.1"}] * 2), (False, False, []), (True, False, [{}])],
 )
 def test_nodes_that_have_got_the_name_keep_it_before_the_migration_is_resumed(
-    story: Story, in_hosts: bool, begun: bool, written: list[dict[str, str]]
+    story: Story, in_hosts: bool, begun: bool, written: list[dict[str, str]], tmp_path: Path
 ) -> None:
     for answer in story.answers:
         if answer["result"].get("cluster", {}).get("role") == "control_plane":
             answer["result"]["hosts_file"] = {**answer["result"]["hosts_file"], "names": [NAME] * in_hosts}
             answer["result"]["cluster"]["api_server_names"] = [NAME] * begun
-    status, output = story.play(PLAN, {**story.settings, "cluster_http_proxy": "http://192.0.2.3:3128"})
+    more = {"cluster_http_proxy": "http://192.0.2.3:3128", "plan_report": str(tmp_path / "plan.json")}
+    status, output = story.play(PLAN, {**story.settings, **more})
     assert status == 0, output
     files = [file for args in asked(story, "managed_files") for file in args["files"]]
     texts = [str(file) for file in files if "gpulab-proxy" in file["path"]]
