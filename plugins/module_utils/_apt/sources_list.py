@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 # File names that apt reads in sources.list.d, see sources.list(5) and apt.conf(5).
 FILE_NAME = re.compile(r"[A-Za-z0-9_.-]+\.(?:list|sources)\Z")
-_WORD = re.compile(r'(?:"[^"]*"|\[[^\]]*\]|[^\s\["])+')
+_WORD = re.compile(r'(?:"[^"]*"|\[[^\[\]]*\]|[^\s\["])+')
 _ENTRY = re.compile(r"\s*(deb|deb-src)\s+(?:\[([^\]]*)\]\s+)?(\S.*)\Z")
 _FALSE = {"no", "false", "without", "off", "disable", "0"}
 

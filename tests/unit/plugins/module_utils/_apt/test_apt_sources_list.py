@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import time
+
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._apt.sources_list import (
     Source,
@@ -66,6 +68,12 @@ def test_one_line_format_is_parsed() -> None:
     assert (source.line, source.types, source.components) == (3, ("deb-src",), ("main", "contrib"))
     assert cdrom.suites == ("bookworm",)
     assert nvidia.addresses("amd64") == {("https://nvidia.github.io/libnvidia-container/stable/deb/amd64", "")}
+
+
+def test_open_brackets_take_linear_time() -> None:
+    begun = time.process_time()
+    assert read_sources(f"deb {'[' * 100_000}", "/etc/apt/sources.list") == []
+    assert time.process_time() - begun < 1
 
 
 def test_deb822_format_is_parsed() -> None:
