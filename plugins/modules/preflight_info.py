@@ -687,8 +687,8 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     asks_apt = bool(gpus) and params["distribution_drivers"]
     asks_dns = params["migrates_endpoint"] or not cluster["finished"]
     names = hosts_file.read(Runner(module, timeout=5), root, params["api_name"], asks_dns)
-    # The kubelet of a worker may reach the API through a program on this host, which always answers. If somebody has
-    # replaced /etc/hosts, its name is unknown until the role api_endpoint writes it again.
+    # The kubelet of a worker may reach the API through a program on this host, which always answers. After
+    # /etc/hosts was replaced, its name is unknown until the role api_endpoint writes it again.
     own_names = {*names["names"], cluster["api_name"]}
     server = "" if cluster["endpoint"].rpartition(":")[0] in own_names else cluster["server"]
     asks_api = params["api_endpoint"] is not None and cluster["role"] != "control_plane"

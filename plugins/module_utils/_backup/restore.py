@@ -123,14 +123,14 @@ class Restore:
             "start": self._start,
             "node": lambda: self._finish(config),
         }
-        names = [*steps]
-        begin = names.index(self._found["step"]) + 1 if self._found["step"] in names else 0
-        if 0 < begin <= names.index("configuration"):
+        order = [*steps]
+        begin = order.index(self._found["step"]) + 1 if self._found["step"] in order else 0
+        if 0 < begin <= order.index("configuration"):
             # The kubelet may have started again with the host.
             self._stop()
-        for name in names[begin:]:
-            steps[name]()
-            self._note(name)
+        for step in order[begin:]:
+            steps[step]()
+            self._note(step)
         self._note(DONE)
         return moved
 

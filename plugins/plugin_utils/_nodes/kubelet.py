@@ -79,7 +79,7 @@ def _may_lack_settings(variables: Mapping[str, Any]) -> bool:
 
 
 def is_unreadable(cluster: Mapping[str, Any]) -> bool:
-    """Return whether a host is a node whose kubelet's configuration preflight could not return, or nobody can read."""
+    """Return whether a host is a node whose kubelet's configuration preflight could not return, or no one can read."""
     return bool(cluster.get("finished")) and not read_document(cluster.get("kubelet_configuration"))
 
 
