@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import os
 import ssl
 import threading
 import time
@@ -88,7 +90,9 @@ class Api:
         try:
             text = Path(kubeconfig).expanduser().read_text(encoding="utf-8")
             kubeconfig_fields = kubeconfigs.read(text)
-            client = client_config.new_client_from_config_dict(kubeconfigs.build(kubeconfig_fields))
+            config_dict = kubeconfigs.build(kubeconfig_fields)
+            self._credentials = _moved_to_memory(config_dict)
+            client = client_config.new_client_from_config_dict(config_dict)
         except (client_config.ConfigException, KubeconfigError, OSError, ValueError) as error:
             reason = str(error).removeprefix("Error while reading a kubeconfig: ")
             raise ApiError(f"Error while reading the kubeconfig {kubeconfig}: {reason}") from error
@@ -351,6 +355,24 @@ class Api:
         if 300 <= answer.status < 400:
             words = f"HTTP status {answer.status}. {_PROXY}"
         return ApiError(f"Error while asking the API ({method} {path}): {words}", answer.status, causes)
+
+
+def _moved_to_memory(config: dict[str, Any]) -> list[Any]:
+    """Replace certificates and keys in a kubeconfig by paths of files in memory, and return the open files.
+
+    The client writes such data to temporary files, which stay if the process is killed. Files in memory end with it.
+    Systems other than Linux do not have them.
+    """
+    if not hasattr(os, "memfd_create"):
+        return []
+    files = []
+    for fields in (config["clusters"][0]["cluster"], config["users"][0]["user"]):
+        for name in [name for name in fields if name.endswith("-data")]:
+            file = os.fdopen(os.memfd_create("kubeconfig"), "wb", buffering=0)
+            file.write(base64.b64decode(fields.pop(name)))
+            fields[name.removesuffix("-data")] = f"/proc/self/fd/{file.fileno()}"
+            files.append(file)
+    return files
 
 
 def _check_path(method: str, path: str) -> None:

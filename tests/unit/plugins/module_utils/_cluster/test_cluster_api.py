@@ -170,6 +170,14 @@ CALLS: dict[str, Callable[[Api], Any]] = {
 HICCUPS = [*map(error, (500, 502, 503, 504)), RESET, CUT, CUT_CHUNKS]
 
 
+def test_credentials_are_never_written_to_files_which_a_killed_run_would_leave_behind(
+    script: Script, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    api = script.client()
+    assert api.get(POD) == GOOD and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("hiccup", HICCUPS, ids=str)
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
 def test_short_failures_of_the_api_are_retried(script: Script, clock: Clock, method: str, hiccup: Any) -> None:
