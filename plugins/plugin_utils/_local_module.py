@@ -68,8 +68,8 @@ def _called(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
             return result
         finally:
             tempfile.tempdir = None
-            # Where there are no files in memory, the API client writes keys to files. It removes them at Python's normal
-            # exit, which never happens in such a fork; it would reuse their names.
+            # On systems without files in memory, the API client writes keys to files. It removes them at Python's
+            # normal exit, which never happens in such a fork; it would reuse their names.
             kubeconfigs: Any = sys.modules.get("kubernetes.config.kube_config")
             if kubeconfigs:
                 kubeconfigs._cleanup_temp_files()

@@ -19,7 +19,6 @@ from .._json import as_mapping, as_text
 from .._kubeadm.damage import PKI as AUTHORITIES
 from .._kubeadm.etcd_gate import endpoint_of
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
-from .._kubeadm.leaves import normal
 from .._kubeadm.x509 import CertificateError, certificates, public_key_hash
 from .archive import describe
 from .configuration import configuration, encryption_file, endpoint, endpoint_host
@@ -76,17 +75,13 @@ def _ensure(module: Any, archive: Path, work: Path) -> dict[str, Any]:
 def _endpoint(parts: Path, names: Collection[str]) -> str:
     """Return the endpoint of the cluster, empty if it is a name that leads to the control plane on each node."""
     found = endpoint((parts / CONFIGURATION).read_text())
-    return "" if endpoint_host(found) in map(_normal, names) else found
+    return "" if endpoint_host(found) in map(endpoint_host, names) else found
 
 
 def _api_hosts(parts: Path, endpoints: Mapping[str, Any]) -> list[str]:
     """Return the hosts at which the API is reached: the archive's first, then others that nodes use."""
     found = [endpoint((parts / CONFIGURATION).read_text()), *map(as_text, endpoints.values())]
     return list(dict.fromkeys(endpoint_host(each) for each in found))
-
-
-def _normal(host: str) -> str:
-    return normal(host.strip("[]"))
 
 
 def _names(hosts: Iterable[str]) -> list[str]:
@@ -111,7 +106,7 @@ def _check(module: Any, manifest: Manifest, parts: Path, hosts: Collection[str],
         params["trusted"],
         own,
         hosts,
-        [_normal(each) for each in (address, *params["api_names"])],
+        [endpoint_host(each) for each in (address, *params["api_names"])],
         params["control_planes"],
     )
     found = refusals(manifest, target, params["accept"])

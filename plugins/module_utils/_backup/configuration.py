@@ -56,8 +56,9 @@ def endpoint(config: str) -> str:
 
 
 def endpoint_host(text: str) -> str:
-    """Return the host in an endpoint, which is a host with or without a port; empty if there is none."""
-    return normal(re.sub(r":[0-9]+$", "", text).strip("[]"))
+    """Return the host in an endpoint, which is a host or an address, with or without a port; empty if there is none."""
+    found = re.fullmatch(r"\[(.+)\](?::[0-9]+)?|([^:]*):[0-9]+", text)
+    return normal(found.group(1) or found.group(2) if found else text)
 
 
 def encryption_file(config: str) -> str:

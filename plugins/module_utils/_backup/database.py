@@ -29,16 +29,15 @@ _DEEPEST = 64
 _REVISION = struct.Struct(">Qc")
 _DELETED = 18
 # Fields of mvccpb.KeyValue.
-_KEY, _CREATED, _CHANGED, _VALUE = 1, 2, 3, 5
+_KEY, _CHANGED, _VALUE = 1, 3, 5
 # Key, value, and whether it is a bucket.
 _Entry = tuple[bytes, bytes, bool]
 
 
 @dataclass(frozen=True)
 class Key:
-    """The revisions in which a key was created and last changed. ``value`` is empty unless it was asked for."""
+    """The revision in which a key was last changed. ``value`` is empty unless it was asked for."""
 
-    created: int
     changed: int
     value: bytes = b""
 
@@ -140,13 +139,13 @@ def _keys(entries: Iterator[_Entry], values_of: tuple[str, ...]) -> Database:
             # A restore that has increased the revision.
             continue
         parts = dict(fields(record))
-        name, created, changed = parts.get(_KEY), parts.get(_CREATED, 0), parts.get(_CHANGED, 0)
-        if not isinstance(name, bytes) or not isinstance(created, int) or not isinstance(changed, int):
+        name, changed = parts.get(_KEY), parts.get(_CHANGED, 0)
+        if not isinstance(name, bytes) or not isinstance(changed, int):
             raise ValueError("a record is not a key")
         key = name.decode("utf-8", "replace")
         if len(revision) >= _DELETED:
             found.pop(key, None)
             continue
         value = parts.get(_VALUE, b"") if values_of and key.startswith(values_of) else b""
-        found[key] = Key(created, changed, value if isinstance(value, bytes) else b"")
+        found[key] = Key(changed, value if isinstance(value, bytes) else b"")
     return Database(last, found)

@@ -50,7 +50,7 @@ from .._kubeadm.manifests import ETCD, probe
 from .._kubeadm.membership import RECORD as NAMES
 from .._kubeadm.membership import recorded_names
 from .._kubeadm.run import Kubeadm
-from .._kubeadm.static_pods import StaticPods, read_containers
+from .._kubeadm.static_pods import StaticPods
 from .._kubeadm.x509 import certificates, is_valid, public_key_hash
 from .._words import listing
 from . import manifest as backup
@@ -63,7 +63,7 @@ _BUMP = 1_000_000_000
 _MANIFESTS = "/etc/kubernetes/manifests"
 _KUBELET_PKI = "/var/lib/kubelet/pki"
 _RESTORED = "restored"
-_GRACE, _ENDING = 30, 120.0
+_ENDING = 120.0
 _INTERVAL = 1.0
 _CONFS = ("admin", "super-admin", "controller-manager", "scheduler")
 
@@ -143,7 +143,7 @@ class Restore:
         self._kubeadm.stop_kubelet()
         deadline = time.monotonic() + _ENDING
         while True:
-            self._stop_containers()
+            self._pods.stop_all()
             left = still_there(self._runner, self._root, "6443")
             if not left:
                 return
@@ -153,18 +153,6 @@ class Restore:
                     "journalctl -u containerd, or reboot this host; then run again. No data were changed."
                 )
             time.sleep(_INTERVAL)
-
-    def _stop_containers(self) -> None:
-        if self._runner.find("crictl") is None:
-            return
-        result = self._runner.run(["crictl", "ps", "--state", "Running", "--output", "json"], timeout=30)
-        found = read_containers(result.stdout) if result.rc == 0 else []
-        # Those that write to etcd come first.
-        found.sort(key=lambda each: each.component == ETCD)
-        running = [each.id for each in found if each.component in COMPONENTS]
-        if running:
-            argv = ["crictl", "stop", "--timeout", str(_GRACE), *running]
-            self._runner.run(argv, timeout=_GRACE * len(running) + 60)
 
     def _move_aside(self) -> list[str]:
         confs = [f"/etc/kubernetes/{name}.conf" for name in CONFS if name != "kubelet"]

@@ -25,9 +25,10 @@ from .._errors import DomainError
 from .._files import read_text, under
 from .._json import as_mapping, as_mappings, as_text, read_object
 from .._systemd import is_active
+from .damage import COMPONENTS
 from .kubeconfig import Kubeconfig, KubeconfigError, host_port, read_kubeconfig
 from .leftovers import is_of_kubernetes
-from .manifests import API_SERVER, Probe
+from .manifests import API_SERVER, ETCD, Probe
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .text import mask
 
@@ -41,6 +42,7 @@ _GRACE = 30
 _API_SERVER_GRACE = 3
 # A container from before a change may be ending: it is healthy if it still is after this time, in seconds.
 _STEADY = 2.0
+_STOP_LIMIT = _GRACE + 60
 
 
 class UnhealthyError(DomainError):
@@ -147,11 +149,20 @@ class StaticPods:
 
     def restart(self, component: str) -> None:
         """Stop the containers of a component; the kubelet starts a new one, even if this run ends here."""
-        running = [each.id for each in self.containers(component) if each.running]
-        grace = _API_SERVER_GRACE if component == API_SERVER else _GRACE
-        if running:
-            argv = ["crictl", "stop", "--timeout", str(grace), *running]
-            self._runner.check(argv, f"restarting {component}", timeout=grace + 60)
+        argv = _stop_command(component, self.containers(component))
+        if argv:
+            self._runner.check(argv, f"restarting {component}", timeout=_STOP_LIMIT)
+
+    def stop_all(self) -> None:
+        """Stop the containers of all components, those that write to etcd first. What fails can be repeated."""
+        if self._runner.find("crictl") is None:
+            return
+        result = self._runner.run(["crictl", "ps", "--state", "Running", "--output", "json"], timeout=30)
+        found = read_containers(result.stdout) if result.rc == 0 else []
+        for component in sorted(COMPONENTS, key=lambda name: name == ETCD):
+            argv = _stop_command(component, found)
+            if argv:
+                self._runner.run(argv, timeout=_STOP_LIMIT)
 
     def pull(self, image: str, limit: float) -> None:
         """Pull an image that a new manifest needs, so that a missing one is noticed before anything changes."""
@@ -229,6 +240,13 @@ class StaticPods:
         answer = Api(config, self._module.tmpdir, self._root, server).get(asked.path)
         if answer.status != 200:
             raise ApiSilentError(f"{server} answers {answer.status} to {asked.path}")
+
+
+def _stop_command(component: str, containers: Iterable[Container]) -> list[str]:
+    """Return the command that stops the running containers of a component, empty if none runs."""
+    running = [each.id for each in containers if each.component == component and each.running]
+    grace = _API_SERVER_GRACE if component == API_SERVER else _GRACE
+    return ["crictl", "stop", "--timeout", str(grace), *running] if running else []
 
 
 def _newest(files: Sequence[Path]) -> float:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.configuration import endpoint_host
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.manifest import Manifest, Part
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.refusals import (
     ACCEPTABLE,
@@ -26,6 +27,20 @@ RIGHT = Target(
     addresses=["192.0.2.11", "api.lab.internal"],
     control_planes=["cp1"],
 )
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "host"),
+    [
+        ("API.lab.internal:6443", "api.lab.internal"),
+        ("192.0.2.11", "192.0.2.11"),
+        ("[2001:DB8::1]:6443", "2001:db8::1"),
+        ("2001:db8::0:1", "2001:db8::1"),
+        ("", ""),
+    ],
+)
+def test_hosts_are_compared_in_one_form(endpoint: str, host: str) -> None:
+    assert endpoint_host(endpoint) == host
 
 
 def test_archive_of_this_cluster_is_not_refused() -> None:
