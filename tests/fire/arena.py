@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from support.api_prober import ApiProber, admin_access
+from support.backups import destroy, fetch
 from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import PREFIX, lab_command
@@ -33,17 +34,42 @@ _PRIVATE = (b"PRIVATE KEY-----", b"client-key-data")
 _TEMPORARY = "/tmp /var/tmp /root/.ansible /home"
 
 
+# Stands for the controller's directory in the arguments of a play.
+_CONTROLLER = "CONTROLLER"
+_BACKUPS = ("-e", "backup_enabled=true")
+
+
 @dataclass(frozen=True)
 class Setup:
-    """What a play needs: the plays before it, its arguments, and a spec if that of `fire` doesn't do."""
+    """What a play needs: the plays before it, then `prepare`, its arguments, and a spec if that of `fire` doesn't do.
 
-    before: tuple[str, ...] = ("site.yml",)
+    `after` are the plays that follow it when it has succeeded. A play that `repeats` has changes in each run.
+    """
+
+    before: tuple[tuple[str, ...], ...] = (("site.yml",),)
+    prepare: Callable[[Inventory, Path], None] = lambda _hosts, _directory: None
     arguments: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    repeats: bool = False
     spec: Path = ROOT / "tests" / "integration" / "specs" / "fire.yml"
 
 
+def _lose_control_plane(hosts: Inventory, directory: Path) -> None:
+    fetch(hosts.control_plane, directory, "backup.tar")
+    destroy(hosts.control_plane)
+
+
 # Plays that need something else than a cluster that site.yml has made.
-SETUPS: Mapping[str, Setup] = {"site.yml": Setup(before=())}
+SETUPS: Mapping[str, Setup] = {
+    "site.yml": Setup(before=()),
+    "playbooks/backup.yml": Setup(arguments=_BACKUPS, repeats=True),
+    "playbooks/restore.yml": Setup(
+        before=(("site.yml", *_BACKUPS), ("playbooks/backup.yml", *_BACKUPS)),
+        prepare=_lose_control_plane,
+        arguments=("-e", f"restore_archive={_CONTROLLER}/backup.tar", "-e", "restore_confirm=lab"),
+        after=("site.yml",),
+    ),
+}
 
 
 def head() -> str:
@@ -61,7 +87,7 @@ class Arena:
         # One name for one playbook, however it was given.
         self.play = os.path.relpath(ROOT / play, ROOT)
         self.setup = SETUPS.get(self.play, Setup())
-        self.arguments = [*self.setup.arguments, *arguments]
+        self._arguments = [*self.setup.arguments, *arguments]
         slug = Path(play).stem.replace("_", "-")
         self.lab, self.directory = place or (f"{PREFIX}-fire-{slug}", ROOT / ".cache" / "fire" / slug)
         self.controller, self.kept = self.directory / "controller", self.directory / "kept"
@@ -71,12 +97,17 @@ class Arena:
 
     @property
     def title(self) -> str:
-        return shlex.join([self.play, *self.arguments])
+        return shlex.join([self.play, *self._arguments])
 
     def key(self) -> dict[str, str]:
         """Return what a saved lab and its results depend on; those of another key are not used."""
         digest = hashlib.sha256(self.setup.spec.read_bytes()).hexdigest()
-        return {"play": self.title, "commit": head(), "spec": digest, "before": shlex.join(self.setup.before)}
+        before = "; ".join(map(shlex.join, self.setup.before))
+        return {"play": self.title, "commit": head(), "spec": digest, "before": before}
+
+    @property
+    def arguments(self) -> list[str]:
+        return [argument.replace(_CONTROLLER, str(self.controller)) for argument in self._arguments]
 
     @property
     def inventory(self) -> Path:
@@ -93,8 +124,9 @@ class Arena:
         arguments = ["--name", self.lab, "--spec", str(self.setup.spec), "--inventory", str(self.inventory)]
         lab_command("up", *arguments)
         with Controller(self) as controller:
-            for play in self.setup.before:
-                controller.run(play, "before").expect_success()
+            for play, *arguments in self.setup.before:
+                controller.run(play, "before", *arguments).expect_success()
+        self.setup.prepare(Inventory.read(self.inventory), self.controller)
         lab_command("save", COPY, "--name", self.lab)
         work = self.directory / "kept.new"
         shutil.rmtree(work, ignore_errors=True)
@@ -169,8 +201,16 @@ class Arena:
             probing.close()
             if again.status:
                 return "failed", f"the next run ended with {again.status}:\n{again.failures() or again.tail(20)}"
+            for play in self.setup.after:
+                after = controller.run(play, "after")
+                if after.status:
+                    return "failed", f"{play} ended with {after.status}:\n{after.failures() or after.tail(20)}"
             third = controller.run(self.play, "third", *self.arguments)
-            problems = [*checks.unfinished(third), *controller.secrets_left(hosts), *checks.cluster_problems(hosts)]
+            problems = [
+                *checks.unfinished(third, self.setup.repeats),
+                *controller.secrets_left(hosts),
+                *checks.cluster_problems(hosts),
+            ]
             if before and checks.identity(hosts) != before:
                 problems.append(f"the cluster is another one: {before} => {checks.identity(hosts)}")
             if prober:

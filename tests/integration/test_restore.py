@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.backups import destroy, fetch
 from support.cluster import Cluster, gpu_pod
 from support.guides import Checkout, Guide
 from support.hosts import Host, Inventory
@@ -21,18 +21,8 @@ from support.play import Run, play, refused, variables
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 RESTORE, BACKUP = "playbooks/restore.yml", "playbooks/backup.yml"
-BACKUPS = "/var/lib/gpulab/backups"
 # The most that still counts as done, in seconds.
 RESTORED = 300
-# As on a new disk; the packages are still there.
-DESTROY = """
-systemctl stop kubelet
-crictl ps --quiet | xargs --no-run-if-empty crictl stop --timeout 1 >/dev/null
-crictl pods --quiet | xargs --no-run-if-empty crictl rmp --force >/dev/null
-findmnt --raw --noheadings --output TARGET | grep ^/var/lib/kubelet/ | xargs --no-run-if-empty umount
-rm -rf /etc/kubernetes /var/lib/gpulab
-find /var/lib/etcd /var/lib/kubelet -mindepth 1 -delete
-"""
 
 
 @dataclass(frozen=True)
@@ -65,10 +55,7 @@ class Site:
 
     def fetch(self) -> Path:
         """Copy the newest archive to the controller, into the directory in which a reader runs the commands."""
-        newest = self.host.run(f"ls -t {BACKUPS}/gpulab-* | head -1").strip()
-        path = self.checkout.path / Path(newest).name
-        path.write_bytes(base64.b64decode(self.host.run(f"base64 {newest}", 300)))
-        return path
+        return fetch(self.host, self.checkout.path)
 
     def restore(self, archive: Path, *options: str, **further: object) -> Run:
         return play(self.path, *variables(restore_archive=str(archive), **further), *options, playbook=RESTORE)
@@ -145,7 +132,7 @@ def test_archive_that_does_not_fit_is_refused(site: Site, tmp_path: Path) -> Non
 def test_lost_control_plane_is_not_initialized_again_but_restored(
     site: Site, archive: Path, figure: Callable[[str, float], None]
 ) -> None:
-    site.host.run(DESTROY, 300)
+    destroy(site.host)
     assert "its cluster existed before, as the host gpu1" in refused(site.path)
     key = Path(site.examples["/media/usb/gpulab-backup.key"]).read_text()
     preview = site.restore(archive, "--check", restore_age_identity=key).expect_success()

@@ -121,6 +121,33 @@ def test_steps_are_recorded_on_the_restored_lab_and_a_former_lab_is_removed_firs
     assert found.controller.is_dir()
 
 
+def test_a_lost_control_plane_is_restored_and_site_yml_completes_it(
+    plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(arena, "lab_command", lambda *_words: None)
+    for name in ("fetch", "destroy"):
+        monkeypatch.setattr(arena, name, lambda *_, name=name: calls.append(name))
+
+    def run(_self: Any, play: str, name: str, *arguments: str) -> Run:
+        calls.append(f"{name}: {play} {' '.join(arguments)}")
+        return plan.get(name, Run(0, ""))  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(arena.Controller, "run", run)
+    found = arena.Arena("playbooks/restore.yml", place=("t", tmp_path))
+    monkeypatch.setattr(found, "_prepared", lambda: False)
+    found.prepare()
+    on = "-e backup_enabled=true"
+    assert calls == [f"before: site.yml {on}", f"before: playbooks/backup.yml {on}", "fetch", "destroy"]
+    calls.clear()
+    assert found.attempt(POINT, Path("unused")) == ("passed", "")
+    given = f"playbooks/restore.yml -e restore_archive={tmp_path}/controller/backup.tar -e restore_confirm=lab"
+    assert calls == [f"again: {given}", "after: site.yml ", f"third: {given}"]
+    plan["after"] = Run(2, "", [FAILED])
+    plan["down"] = [0]
+    assert found.attempt(POINT, Path("unused"))[0] == "failed"
+
+
 def test_a_saved_lab_is_used_again_only_for_the_same_commit_spec_and_arguments(
     plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
