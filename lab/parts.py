@@ -21,6 +21,7 @@ PARTS = {
     "wandb-job": "lab.depot.launch_job_image",
     "dra": "lab.depot.dra_driver",
     "dcgm": "lab.depot.dcgm_exporter_image",
+    "rclone": "lab.depot.rclone",
     "installer": "lab.gpusim.installer_image",
 }
 

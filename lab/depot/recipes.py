@@ -84,6 +84,11 @@ def etcd_tools(tag: str) -> tuple[Recipe, ...]:
     return tuple(Recipe(name, f"go.etcd.io/etcd/{name}/v3", tag, {name: "."}) for name in ("etcdctl", "etcdutl"))
 
 
+def rclone(tag: str) -> Recipe:
+    """rclone, whose command serve has an object store with the S3 protocol."""
+    return Recipe("rclone", "github.com/rclone/rclone", tag, {"rclone": "."})
+
+
 def coredns(tag: str) -> Recipe:
     """The cluster's DNS server."""
     flags = "-X github.com/coredns/coredns/coremain.GitCommit={commit}"

@@ -31,6 +31,7 @@ DOCKERSHIM_SOURCE = "1.23.17"
 FLANNEL_CNI_SOURCE = "v0.9.1"
 DISTRIBUTION = "v3.1.2"
 HELM = "v3.22.0"
+RCLONE = "v1.76.0"
 # As in the device plugin.
 GO_NVML = "v0.13.0-1"
 CHECK_IMAGE = "nvcr.io/nvidia/k8s/cuda-sample:vectoradd-cuda12.5.0"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from support.cluster import Cluster
 from support.hosts import Host, Inventory
 from support.lab import Lab, lab_command, running
 from support.play import play, variables
+
+from lab.depot import rclone
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 ON = {"backup_enabled": True}
@@ -30,7 +33,7 @@ case " $* " in *" copyto "*) truncate --size 1000 "$file";; esac
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    lab_command("build", "--with", "etcd")
+    lab_command("build", "--with", "etcd", "--with", "rclone")
     with running("restore", SPEC) as started:
         play(started.path, *variables(**ON)).expect_success()
         yield started
@@ -160,6 +163,26 @@ def test_an_unreachable_place_does_not_spoil_the_archive(lab: Lab, host: Host, k
     assert "(copy)" in run.failures() and "gone:x" in run.failures()
     assert len(archives(host)) == before + 1
     assert host.run("stat --format %a /etc/gpulab/backup/rclone.conf").strip() == "600"
+
+
+def test_copies_go_to_an_object_store(lab: Lab, inventory: Inventory, host: Host, key: str) -> None:
+    (worker,) = inventory.workers
+    with rclone.program().open("rb") as program:
+        subprocess.run([*worker.ssh(), "cat > /tmp/rclone"], stdin=program, check=True, timeout=300)
+    worker.run("install -m 755 /tmp/rclone /usr/local/bin/rclone && mkdir -p /srv/store/backups")
+    serve = "/usr/local/bin/rclone serve s3 --addr :9000 --auth-key access,only-in-this-test /srv/store"
+    worker.run(f"systemd-run --quiet --unit=object-store {serve}")
+    remote = (
+        "[store]\ntype = s3\nprovider = Other\naccess_key_id = access\nsecret_access_key = only-in-this-test\n"
+        f"endpoint = http://{worker.variables['ansible_host']}:9000\n"
+    )
+    wanted = {**ON, "backup_recipients": [key], "backup_places": ["store:backups"], "backup_rclone_config": remote}
+    run = play(lab.path, *variables(**wanted), playbook=PLAYBOOK).expect_success()
+    assert "copy in store:backups" in run.output
+    (name,) = worker.run("cd /srv/store && find backups -type f").split()
+    fetched = f"rclone --config /etc/gpulab/backup/rclone.conf cat store:{name}"
+    assert "etcd.db" in host.run(f"{fetched} | age --decrypt --identity /root/identity | tar --list", 300)
+    worker.run("systemctl stop object-store")
 
 
 def test_backups_can_be_turned_off_and_on(lab: Lab, host: Host) -> None:

@@ -21,6 +21,7 @@ from support.play import Run, play, refused, variables
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 RESTORE, BACKUP = "playbooks/restore.yml", "playbooks/backup.yml"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 # The most that still counts as done, in seconds.
 RESTORED = 300
 
@@ -132,6 +133,8 @@ def test_archive_that_does_not_fit_is_refused(site: Site, tmp_path: Path) -> Non
 def test_lost_control_plane_is_not_initialized_again_but_restored(
     site: Site, archive: Path, figure: Callable[[str, float], None]
 ) -> None:
+    # What a client that watches has seen last.
+    seen = json.loads(site.cluster.kubectl("get", "--raw", CONFIG_MAPS))["metadata"]["resourceVersion"]
     destroy(site.host)
     assert "its cluster existed before, as the host gpu1" in refused(site.path)
     key = Path(site.examples["/media/usb/gpulab-backup.key"]).read_text()
@@ -147,6 +150,11 @@ def test_lost_control_plane_is_not_initialized_again_but_restored(
     assert "default/after" in run.output
     found = {item["metadata"]["name"]: item["data"] for item in cluster.get("configmaps")["items"]}
     assert {found[name]["value"] for name in ("kept", "changed", "deleted")} == {"before"} and "new" not in found
+    # It is told to list again, and never continues with a state of the lost time.
+    watched = cluster.kubectl("get", "--raw", f"{CONFIG_MAPS}?watch=1&timeoutSeconds=5&resourceVersion={seen}")
+    assert [json.loads(line)["object"]["code"] for line in watched.splitlines()] == [410]
+    newer = json.loads(cluster.kubectl("get", "--raw", CONFIG_MAPS))["metadata"]["resourceVersion"]
+    assert int(newer) > int(seen)
     # The pod that the snapshot has was not restarted, and only the other one has ended.
     running_pods = {each["metadata"]["name"]: each for each in cluster.get("pods")["items"]}
     assert running_pods.keys() == {"before"}
