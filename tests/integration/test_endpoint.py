@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support import releases
+from support import backups, releases
 from support.api_prober import Access, ApiProber, admin_access, kubelet_server
 from support.cluster import Cluster
 from support.gpu_pod_prober import GpuPodProber
 from support.guides import Checkout, Guide
 from support.hosts import Host, Inventory
-from support.lab import Lab, running
-from support.play import play
+from support.lab import Lab, lab_command, running
+from support.play import play, variables
 
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 PLAYBOOK = "playbooks/migrate_endpoint.yml"
@@ -70,6 +70,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
+    lab_command("build", "--with", "etcd")
     with running("endpoint", SPEC) as lab:
         inventory = lab.inventory()
         checkout = Checkout(lab.directory / "checkout", host=inventory.hosts["gpu1"])
@@ -166,3 +167,17 @@ def test_worker_reaches_the_api_again_after_its_proxy_was_killed_or_its_name_rem
     play(site.path).expect_success()
     assert f"127.0.0.1 {NAME}" in site.worker.run(PARTS)
     play(site.path).expect_unchanged()
+
+
+def test_cluster_of_a_former_release_is_restored_when_it_is_lost(site: Site) -> None:
+    host, wanted = site.inventory.control_plane, variables(backup_enabled=True)
+    play(site.path, *wanted).expect_success()
+    play(site.path, *wanted, playbook="playbooks/backup.yml").expect_success()
+    archive = backups.fetch(host, site.path.parent)
+    backups.destroy(host)
+    restored = variables(backup_enabled=True, restore_archive=str(archive), restore_confirm="my")
+    play(site.path, *restored, playbook="playbooks/restore.yml").expect_success()
+    play(site.path, *wanted).expect_success()
+    assert site.cluster.ready_nodes() == {"cp1", "gpu1"}
+    assert f"127.0.0.1 {NAME}" in site.worker.run(PARTS)
+    play(site.path, *wanted).expect_unchanged()
