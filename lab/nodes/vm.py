@@ -45,11 +45,11 @@ _ROOT_OFFSET = 1024 * 1024
 _PARTITIONS = f"label: gpt\nstart=1MiB, size={_ROOT_MIB}MiB, type=linux\ntype=swap\n"
 _BOOT_SECONDS = 900
 _MASKED = ("apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer", "fstrim.timer", "getty.target")
-# QEMU 7.2 emulates cmpxchg16b in a way that kernel 6.12 crashes with; the timer check counts ticks in real time, which
-# a busy machine does not deliver; five-level page tables cost time.
-_CPU = "max,la57=off,cx16=off"
+# QEMU 7.2 emulates cmpxchg16b in a way that kernel 6.12 crashes with, but programs such as HAProxy need it; the timer
+# check counts ticks in real time, which a busy machine does not deliver; five-level page tables cost time.
+_CPU = "max,la57=off"
 _KERNEL = (
-    "root=/dev/vda1 rw console=ttyS0 net.ifnames=0 no_timer_check nowatchdog mitigations=off "
+    "root=/dev/vda1 rw console=ttyS0 net.ifnames=0 no_timer_check nowatchdog mitigations=off clearcpuid=cx16 "
     "rcupdate.rcu_cpu_stall_timeout=300"
 )
 # Written on the first boot: mke2fs turns zeroes into holes, and swapon refuses a file with holes.
