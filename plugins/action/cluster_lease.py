@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Hold the lease of a cluster for a run; a separate process renews the lease and ends with the run.
 
-This keeper is a fork of the task's process, so it uses the task's connection to the host.
+This keeper is a fork of the task's process, so it uses the task's connection to the host. If another run holds the
+lease, this one waits until that run renews it, and fails then, or until the lease expires: the controller of that run,
+or the API while it should have been released, may have lost power.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from ..module_utils._errors import reported
 from ..plugin_utils._keeper.keeper import lives
 
 _RENEWALS = 6
-_PAUSE = 0.2
+_PAUSE, _LOOK = 0.2, 2.0
 # Limits in seconds for a renewal, for a release, and for the end of the keeper, which may be waiting for a renewal.
 _LONGEST_CALL, _LONGEST_RELEASE, _LONGEST_END = 45.0, 75.0, 60.0
 _STOP = ".stop"
@@ -67,9 +69,37 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
         elif kept and not _keeper_lives(kept):
             Display().warning(f"The process that renewed the lease of the cluster has ended. {kept.get('error', '')}")
         result: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
+        if result.get("held_by"):
+            result = self._wait(result, arguments, task_vars)
         if result.get("held") and not _keeper_lives(kept):
             self._start_keeper(state, arguments, task_vars)
         return result
+
+    def _wait(
+        self, refused: dict[str, Any], arguments: dict[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Wait until the holder renews the lease or it expires, and return the result of the last try."""
+        result, expires, left = refused, refused["expires"], float(refused["expires_in"])
+        if left > int(arguments.get("duration", 120)):
+            return result
+        Display().warning(
+            "Another run holds the lease of the cluster. If it has ended without releasing the lease, this run "
+            f"continues in {left:.0f} s."
+        )
+        deadline = time.monotonic() + left + _LONGEST_CALL
+        while result.get("held_by") and result.get("expires") == expires and time.monotonic() < deadline:
+            time.sleep(_LOOK)
+            result = self._execute_again(arguments, task_vars)
+        return result
+
+    def _execute_again(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        # Each call has its own directory on the host, because the one before was removed with its call.
+        self._connection._shell.tmpdir = None
+        try:
+            found: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
+        finally:
+            self.cleanup()
+        return found
 
     def _start_keeper(self, state: Path, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> None:
         parent = os.getppid()
@@ -97,15 +127,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible has no types.
         def call(limit: float, **changes: Any) -> dict[str, Any]:
             # A host that does not respond now may respond the next time.
             with contextlib.suppress(Exception), _within(limit):
-                # Each call has its own directory on the host, because the task's was removed with the task.
-                self._connection._shell.tmpdir = None
-                try:
-                    found: dict[str, Any] = self._execute_module(
-                        module_args={**arguments, **changes}, task_vars=task_vars
-                    )
-                finally:
-                    self.cleanup()
-                return found
+                return self._execute_again({**arguments, **changes}, task_vars)
             return {}
 
         # A signal to the process group also ends the run.

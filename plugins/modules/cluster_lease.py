@@ -15,8 +15,8 @@ description:
   - The action of the same name, which C(ansible-playbook) uses, makes the name of the run a part of the holder, so two
     runs of one user don't hold the lease together. Next to the run, it starts a process that renews the lease six times
     in O(duration), and releases it when C(ansible-playbook) ends for any reason.
-  - A lease that is not renewed in time counts as released, so after a power failure of the controller, other runs wait
-    for at most O(duration).
+  - A lease that is not renewed in time counts as released. The action therefore waits if another run holds the lease,
+    and fails when that run renews it. After a power failure of the controller, this takes at most O(duration).
   - Runs on a control plane and uses its O(kubeconfig). On a host without this file there is no cluster yet, so the
     module does nothing.
   - If no API server can be connected to for O(patience) seconds, the module only warns, because the purpose of the run
@@ -101,6 +101,15 @@ held_by:
   description: Holder because of whom the module failed.
   returned: when another holder has the lease
   type: str
+expires:
+  description: When that lease expires unless it is renewed, in UTC.
+  returned: when another holder has the lease
+  type: str
+  sample: "2026-11-28T18:07:30.000000Z"
+expires_in:
+  description: The same in seconds from now.
+  returned: when another holder has the lease
+  type: float
 """
 
 import contextlib

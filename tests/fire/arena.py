@@ -62,6 +62,7 @@ def _lose_control_plane(hosts: Inventory, directory: Path) -> None:
 # Plays that need something else than a cluster that site.yml has made.
 SETUPS: Mapping[str, Setup] = {
     "site.yml": Setup(before=()),
+    "playbooks/renew_certificates.yml": Setup(repeats=True),
     "playbooks/backup.yml": Setup(arguments=_BACKUPS, repeats=True),
     "playbooks/restore.yml": Setup(
         before=(("site.yml", *_BACKUPS), ("playbooks/backup.yml", *_BACKUPS)),

@@ -108,7 +108,10 @@ class Holder:
         there = body.body if body.status == 200 and isinstance(body.body, dict) else {}
         before = read(there)
         if before and not may_take(before, self._me, broken, now):
-            raise LeaseHeldError(refusal(before), held_by=before.holder)
+            left = (before.until - now).total_seconds()
+            raise LeaseHeldError(
+                refusal(before), held_by=before.holder, expires=_micro(before.until), expires_in=round(left, 1)
+            )
         self._write(there, self._lease(there, before, purpose, duration, now))
         return before
 

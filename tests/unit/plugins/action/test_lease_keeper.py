@@ -116,9 +116,9 @@ class Runs:
     def keepers(self) -> list[int]:
         return [state["process"] for state in self.states if "process" in state]
 
-    def taken_by(self, holder: str) -> None:
+    def taken_by(self, holder: str, duration: int = 900) -> None:
         now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": holder, "leaseDurationSeconds": 900, "acquireTime": now, "renewTime": now}
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": duration, "acquireTime": now, "renewTime": now}
         self.api.answers[LEASE] = (200, {"metadata": {"resourceVersion": "70"}, "spec": spec})
 
     def _keep(self, method: str, path: str, body: Any) -> None:
@@ -177,15 +177,28 @@ def test_the_lease_is_free_if_a_run_ends_without_releasing_it(runs: Runs, number
     assert runs.api.written[-1][0] == "DELETE"
 
 
-def test_two_runs_of_one_user_exclude_each_other(runs: Runs) -> None:
-    first = runs.start("held", "go", duration=60)
+@pytest.mark.parametrize("duration", [3, 18])
+def test_two_runs_of_one_user_exclude_each_other(runs: Runs, duration: int) -> None:
+    """The second one fails immediately, or waits until the first one renews the lease."""
+    first = runs.start("held", "go", duration=18)
     wait(lambda: runs.lease)
-    second = runs.start("held", name="two")
+    second = runs.start("held", name="two", duration=duration)
     text = " ".join(said(second).split())
     assert second.returncode == 2 and "alice@laptop (run " in text and "has held it since" in text
     assert runs.lease
     runs.go("go")
     said(first)
+
+
+def test_a_run_waits_for_the_lease_of_one_that_has_ended_without_a_release(runs: Runs) -> None:
+    runs.taken_by("bob@desk", duration=6)
+    process = runs.start("held", "go", duration=6)
+    wait(lambda: runs.lease and "alice@laptop" in runs.lease["spec"]["holderIdentity"])
+    # The process that renews the lease was started, too.
+    wait(lambda: runs.renewals >= 2)
+    runs.go("go")
+    text = " ".join(said(process).split())
+    assert process.returncode == 0 and "Another run holds the lease of the cluster" in text
 
 
 def test_a_run_whose_lease_was_taken_stops_at_its_next_step(runs: Runs) -> None:
