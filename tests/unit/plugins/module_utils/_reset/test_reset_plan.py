@@ -284,10 +284,13 @@ def test_images_go_with_containerd_and_stay_with_it() -> None:
     assert lines(stays) == ["keep directory /var/lib/containerd: images of containerd, which stays"]
     mounts = ("/var/lib/kubelet/pods/x", "/run/containerd/y")
     assert lines(Readings(mounts=mounts)) == ["remove mount /var/lib/kubelet/pods/x"]
-    goes = {"record": record(package=PURGED), "packages": packages(package("containerd.io"))}
-    assert lines(Readings(**goes, directories=known.CONTAINERD, mounts=mounts))[:2] == [
-        f"remove mount {path}" for path in mounts
-    ]
+    goes = Readings(
+        record=record(package=PURGED),
+        packages=packages(package("containerd.io")),
+        directories=known.CONTAINERD,
+        mounts=mounts,
+    )
+    assert lines(goes)[:2] == [f"remove mount {path}" for path in mounts]
 
 
 def test_kernel_parameters_are_restored() -> None:
