@@ -35,6 +35,7 @@ ROLES = (
     "etcd",
     "backup",
     "restore",
+    "reset",
     "node_change",
     "flannel",
     "gpu_sharing",

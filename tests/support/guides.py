@@ -28,6 +28,7 @@ OTHER_LABS = {
     "api-endpoint.md": "endpoint",
     "backup.md": "restore",
     "restore.md": "restore",
+    "uninstall.md": "reset",
 }
 _MARKER = re.compile(r"( *)<!-- lab(?:: (\w+)(?: ([\w./-]+))?)? -->\Z")
 _LINK = re.compile(r"\]\(([\w-]+\.md)\)")

@@ -132,13 +132,14 @@ DESTRUCTIVE = {
     "cluster_disruption_policy",
     "nvidia_driver_reboot",
     "nvidia_driver_replace_foreign",
+    "reset_last_etcd_copy",
 }
 
 
 def test_only_workflows_with_an_approval_launch_destructive_templates() -> None:
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
-    assert len(destructive) == 6
+    assert len(destructive) == 7
     assert {
         one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")
     } == destructive
