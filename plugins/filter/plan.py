@@ -13,6 +13,7 @@ from ..plugin_utils._nodes.control_plane import control_plane_plan, pending_noti
 from ..plugin_utils._nodes.deferral import with_deferral, without_deferral
 from ..plugin_utils._nodes.disruption import decide
 from ..plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
+from ..plugin_utils._nodes.plan import api_host as choose_api_host
 from ..plugin_utils._nodes.plan import host_of
 from ..plugin_utils._nodes.plan import plan as plan_nodes
 
@@ -156,6 +157,11 @@ def host_states(states: Mapping[str, Iterable[Mapping[str, Any]]], roles: Iterab
     ]
 
 
+def api_host(control_planes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """Return the control plane through which the API is reached, from what preflight has read."""
+    return choose_api_host(host_of(name, hostvars[name], control_planes) for name in control_planes)
+
+
 def node_plan(
     names: Iterable[str], hostvars: Mapping[str, Any], control_planes: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
@@ -193,6 +199,7 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "api_host": api_host,
             "select_enabled": select_enabled,
             "cluster_plan": cluster_plan,
             "control_plane_notice": pending_notice,
