@@ -73,8 +73,9 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the plan of hosts in the order of the inventory: ``hosts``, each a Node by its name, and the ``cluster``.
 
     The cluster has: whether it ``exists``, or may exist because a control plane was not read; ``control_planes``;
-    ``api_host``, the control plane through which the API is reached; the hosts that are ``joining``; ``strategy`` and
-    ``serial`` of the play that prepares the hosts. Bare hosts don't wait for each other.
+    ``api_host``, the control plane through which the API is reached; the hosts that are ``joining``, and the
+    ``joining_control_planes`` among them; ``strategy`` and ``serial`` of the play that prepares the hosts. Bare
+    hosts don't wait for each other.
     """
     control_planes = [host for host in hosts if host.control_plane]
     # An unread control plane may have a cluster.
@@ -89,6 +90,7 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
             "control_planes": names,
             "api_host": api_host(control_planes),
             "joining": [name for name, node in nodes.items() if node.step in _JOINS],
+            "joining_control_planes": [name for name, node in nodes.items() if node.step == JOIN_CONTROL_PLANE],
             **_order(hosts, nodes),
         },
         "deferred": deferred,
