@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm import join_decision as state
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import SIGNERS
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.membership import membership
 from apiserver import ApiServer, Authority, rotated_kubeconfig
 from fake_host import FakeHost
 
@@ -157,6 +158,18 @@ def test_a_join_that_was_interrupted_after_its_last_step_is_complete(host: Host)
     result = host.run(pki={})
     assert (result["joined"], result["resumed"]) == (True, False)
     assert host.aside() == set() and not host.record.exists()
+
+
+def test_preflight_sees_a_control_plane_only_when_its_join_has_finished(host: Host) -> None:
+    host.interrupt("etcd")
+    found = membership(str(host.root))
+    assert (found["role"], found["begun"], found["joining"], found["finished"]) == ("control_plane", True, True, False)
+    host.run()
+    found = membership(str(host.root))
+    assert (found["role"], found["joining"], found["finished"]) == ("control_plane", False, True)
+    # The record of a join to another cluster.
+    host.record.write_text(json.dumps({"ca_cert_hashes": ["sha256:" + "0" * 64], "control_plane": True}))
+    assert membership(str(host.root))["finished"]
 
 
 def test_a_finished_control_plane_is_never_moved(host: Host) -> None:
