@@ -27,6 +27,7 @@ OTHER_LABS = {
     "launch-on-minikube.md": "tutorial",
     "api-endpoint.md": "endpoint",
     "backup.md": "restore",
+    "control-planes.md": "control-planes",
     "restore.md": "restore",
     "uninstall.md": "reset",
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...module_utils._kubeadm.init_decision import ALIVE
 from ...module_utils._problem import Problem
 from .._driver.fit import with_gpus_left_out
 
@@ -41,6 +42,11 @@ class Reading:
     def finished(self) -> bool:
         """Return whether the host is already part of a cluster, and may use its ports and disks."""
         return bool(self.facts["cluster"]["finished"])
+
+    @property
+    def answers(self) -> bool:
+        """Return whether the API server of this control plane answers."""
+        return bool((self.facts.get("control_plane") or {}).get("api") == ALIVE)
 
 
 def readings(hosts: Facts) -> tuple[Reading, ...]:
@@ -80,11 +86,19 @@ class Cluster:
         return tuple(reading for reading in self.readings if reading.facts)
 
     @property
+    def control_planes(self) -> tuple[Reading, ...]:
+        """Return the control planes that were read."""
+        return tuple(reading for reading in self.read if reading.host in self.settings["control_plane"])
+
+    @property
     def control_plane(self) -> Reading | None:
-        """Return the control plane's reading, None unless there is exactly one control plane, and it was read."""
-        names = self.settings["control_plane"]
-        found = [reading for reading in self.read if len(names) == 1 and reading.host == names[0]]
-        return found[0] if found else None
+        """Return the control plane that shows what the cluster has: preferably one that answers, or that is finished.
+
+        While there is no cluster, it is the first one, None if that was not read.
+        """
+        found = sorted(self.control_planes, key=lambda reading: (not reading.answers, not reading.finished))
+        is_known = found and (found[0].finished or found[0].host == self.settings["control_plane"][0])
+        return found[0] if is_known else None
 
 
 HostRule = Callable[[Reading, Cluster], Iterator[Problem]]

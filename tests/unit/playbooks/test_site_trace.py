@@ -24,7 +24,7 @@ from stubbed_site import Site
 
 TRACES = Path(__file__).with_name("traces")
 PLAYBOOK = "- name: Run the playbook\n  ansible.builtin.import_playbook: gpulab.kubernetes.{}\n"
-NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14}
+NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14, "cp2": 15, "cp3": 16}
 DRIVER = "595.91.07"
 A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
@@ -32,6 +32,9 @@ CA = "-----BEGIN CERTIFICATE-----\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
     *(
+        "etcd_info",
+        "etcd_member",
+        "etcd_snapshot",
         "hosts_file",
         "kubeadm_control_plane",
         "kubeadm_endpoint",
@@ -100,8 +103,9 @@ class Story(Site):  # type: ignore[misc]
     """Cluster of a control plane and workers with GPUs."""
 
     def __init__(self, place: Path, *, bare: Sequence[str] = (), finished: Sequence[str] = ()) -> None:
-        workers = [name for name in NUMBERS if name in {*bare, *finished} and name != "cp1"]
-        super().__init__(place, workers, FURTHER)
+        names = [name for name in NUMBERS if name in {*bare, *finished}]
+        super().__init__(place, [name for name in names if name.startswith("gpu")], FURTHER)
+        self.control_planes = [name for name in names if name.startswith("cp")]
         self.playbook = "site"
         self.options: tuple[str, ...] = ()
         self.settings: dict[str, Any] = {
@@ -122,6 +126,10 @@ class Story(Site):  # type: ignore[misc]
         self.answer("gpu_plugins_info", {"plugins": [], "policies": [], "problems": []})
         self.answer("gpu_pods_info", {"pods": []})
         self.answer("gpu_sharing_info", {"nodes": {}})
+        members = [{"id": "1", "name": "cp1", "health": "healthy", "learner": False}]
+        counts = {"voters": 1, "healthy": 1, "quorum": 1, "has_quorum": True, "may_fail": 0}
+        self.answer("etcd_info", {"members": members, **counts})
+        self.answer("etcd_snapshot", {"changed": True, "snapshot": {"revision": 7}})
         self.answer("kubeadm_join_info", {"token": "t", "ca_certificates": CA, "ca_cert_hashes": ["sha256:0"]})
         self.answer("managed_service", {"actions": [], "restart": False})
         self.answer("nvidia_smi_info", {"state": "ok", "driver_version": DRIVER, "gpus": []})
@@ -152,6 +160,8 @@ class Story(Site):  # type: ignore[misc]
             self.answer("managed_service", {"changed": True, "actions": ["start"], "restart": False}, host=name)
             self.answer("nvidia_kernel_module", {"changed": True, "reboot_required": False}, host=name)
             self.answer("kubeadm_init", {"changed": True}, host=name)
+            joins = {"changed": True, "joined": False, "resumed": False}
+            self.answer("kubeadm_join", joins, '"control_plane": true', name)
         self.answer("preflight_info", found, "gather_subset", name)
 
 
@@ -172,13 +182,34 @@ def worker_joins(place: Path) -> Story:
 
 def worker_joins_by_name(place: Path) -> Story:
     """gpu2 is new in the inventory of a finished cluster whose endpoint is a name."""
-    story = worker_joins(place)
+    return by_name(worker_joins(place))
+
+
+def by_name(story: Story) -> Story:
+    """Let the endpoint of the cluster be a name."""
     kubeconfig = KUBECONFIG.replace("192.168.7.11", "api.lab.internal")
     story.settings["__cluster_api_file"] = {"content": base64.b64encode(kubeconfig.encode()).decode()}
     for answer in story.answers:
         cluster = answer["result"].get("cluster", {})
         if cluster.get("finished"):
             cluster |= {"endpoint": "api.lab.internal:6443", "name": "lab", "api_name": "api.lab.internal", "ca": CA}
+    return story
+
+
+def three_bare(place: Path) -> Story:
+    """Three bare machines become the control planes of a cluster, and another one its worker."""
+    return Story(place, bare=("cp1", "cp2", "cp3", "gpu1"))
+
+
+def one_becomes_three(place: Path) -> Story:
+    """cp2 and cp3 are new in the group of control planes. An earlier run has left a member of etcd."""
+    story = by_name(Story(place, bare=("cp2", "cp3"), finished=("cp1", "gpu1")))
+    left = {"id": "5", "name": "", "peer_urls": ["https://192.168.7.15:2380"], "health": "unstarted", "learner": True}
+    healthy = [{"id": str(number), "name": f"cp{number}", "health": "healthy", "learner": False} for number in (1, 2)]
+    counts = {"voters": 1, "healthy": 1, "quorum": 1, "has_quorum": True, "may_fail": 0}
+    story.answer("etcd_info", {"members": [healthy[0], left], **counts}, host="cp2")
+    counts = {"voters": 2, "healthy": 2, "quorum": 2, "has_quorum": True, "may_fail": 0}
+    story.answer("etcd_info", {"members": healthy, **counts}, host="cp3")
     return story
 
 
@@ -325,6 +356,8 @@ SITUATIONS = [
         finished,
         worker_joins,
         worker_joins_by_name,
+        three_bare,
+        one_becomes_three,
         driver_pending,
         containerd_pending,
         lost_host,

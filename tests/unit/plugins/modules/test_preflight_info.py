@@ -698,6 +698,15 @@ def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_pl
     assert (found["interrupted"], found["restorable"]) == (False, [])
 
 
+def test_a_control_plane_that_is_joining_others_is_not_judged_as_one_of_its_own(
+    read: Read, host: Host, control_plane: ApiServer
+) -> None:
+    """Its name leads to another control plane, which answers."""
+    host.write("var/lib/gpulab/kubeadm-join.json", '{"ca_cert_hashes": [], "control_plane": true}')
+    found = read(api_timeout=0)
+    assert found["control_plane"] == {} and found["cluster"]["joining"] and not found["cluster"]["finished"]
+
+
 def test_what_an_interrupted_change_has_damaged_is_returned(read: Read, host: Host, control_plane: ApiServer) -> None:
     Undo(str(host.root)).begin(["/etc/kubernetes/admin.conf"], RENEWAL)
     host.write("etc/kubernetes/admin.conf", "")
