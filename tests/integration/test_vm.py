@@ -150,7 +150,8 @@ def test_pods_have_time_to_save_before_a_reboot_after_which_the_node_is_ready_ag
         now = done.stdout if done.returncode == 0 else before
     assert machine.host.run(f"cat {SAVED}/steps", SLOW).strip() == str(SAVING)
     pod = cluster.get("pod", "saving")
-    assert (pod["status"]["phase"], condition(pod, "DisruptionTarget")) == ("Failed", "True")
+    # The kubelet ended it because of the reboot, and it had the time to end without an error.
+    assert (pod["status"]["phase"], condition(pod, "DisruptionTarget")) == ("Succeeded", "True")
     cluster.delete_pod("saving")
     assert swaps(machine.host) == []
     assert machine.host.run("systemctl is-active --wait kubelet containerd", SLOW).split() == ["active", "active"]
