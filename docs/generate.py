@@ -36,6 +36,7 @@ ROLES = (
     "backup",
     "restore",
     "node_change",
+    "remove_node",
     "flannel",
     "gpu_sharing",
     "nvidia_device_plugin",

@@ -64,6 +64,9 @@ targets:
     host:
       description: The host of the inventory, empty if it has none.
       type: str
+    claimed:
+      description: The name of the node in O(identities), which may be empty.
+      type: str
     node:
       description: The node, with C(name), C(uid), C(ready), C(control_plane), C(addresses), C(machine_id) and C(host).
       type: dict

@@ -32,8 +32,8 @@ def targets(
     """Yield what is known of each wanted name, which is that of an inventory host, or else of a node.
 
     ``claims`` are by inventory host, ``hosts`` are all of the inventory. The result has the ``name``, the ``host``
-    (empty if the inventory has none), the ``node`` (as in ``read_nodes``, None if there is none), its entry among the
-    ``removed`` ones (or None), and a ``problem``.
+    (empty if the inventory has none), the node that the host ``claimed`` to be, the ``node`` (as in ``read_nodes``,
+    None if there is none), its entry among the ``removed`` ones (or None), and a ``problem``.
     """
     entries = {entry["name"]: entry for entry in read_nodes(found)}
     objects = {name(node): node for node in found}
@@ -45,6 +45,7 @@ def targets(
         yield {
             "name": each,
             "host": each if claim else "",
+            "claimed": claim.node if claim else each,
             "node": entry,
             "removed": {"name": known[0], **removed[known[0]]} if known and not entry else None,
             "problem": _problem(each, claim, objects.get(entry["name"]) if entry else None, bool(known), hosts),

@@ -14,7 +14,8 @@ from fake_cluster import FakeCluster, FakeNode
 
 Module = Callable[..., dict[str, Any]]
 RECORD = {"annotations": {"gpulab.io/inventory-host": "gpu2.example.org"}}
-CLAIM = {"node": "gpu2", "host": "gpu2.example.org", "addresses": ["10.0.0.2"]}
+HOST = "gpu2.example.org"
+CLAIM = {"node": "gpu2", "host": HOST, "addresses": ["10.0.0.2"]}
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_node_of_a_host_is_found_with_what_leaves_with_it(
         },
     ]
     selectors = {"queue a": {"only": "gpu2"}, "queue b": {"pool": "all"}, "queue c": {"only": "gpu9"}, "agent": {}}
-    found = info(run_module, cluster, tmp_path, CLAIM["host"], identities=[CLAIM], selectors=selectors)
+    found = info(run_module, cluster, tmp_path, HOST, identities=[CLAIM], selectors=selectors)
     (target,) = found["targets"]
     assert (target["host"], target["node"]["name"], target["node"]["uid"]) == ("gpu2.example.org", "gpu2", "uid-gpu2")
     assert (target["problem"], target["removed"]) == ("", None)
@@ -104,7 +105,7 @@ def test_removed_node_is_known_until_its_host_is_reset(
     result = remove(run_module, cluster, tmp_path)
     assert result["changed"] and result["diff"] == {"before": "node gpu2\n", "after": ""}
     assert list(cluster.nodes) == ["gpu1"] and remembered(cluster) == {"gpu2": "gpu2.example.org"}
-    (target,) = info(run_module, cluster, tmp_path, CLAIM["host"], identities=[CLAIM])["targets"]
+    (target,) = info(run_module, cluster, tmp_path, HOST, identities=[CLAIM])["targets"]
     assert (target["node"], target["problem"]) == (None, "")
     assert target["removed"]["name"] == "gpu2" and target["removed"]["machine_id"] == "1" * 32
     # By the name of the node, too, which the inventory may not have.
