@@ -23,12 +23,23 @@ def wanted_names(value: Any) -> list[str]:
     return list(dict.fromkeys(str(name).strip() for name in names if str(name).strip()))
 
 
-def run_problem(names: Sequence[str], control_planes: Sequence[str], answering: Sequence[str], limited: bool) -> str:
-    """Return why no node can be removed in this run, as sentences, empty if nothing prevents it."""
+def run_problem(
+    names: Sequence[str],
+    control_planes: Sequence[str],
+    answering: Sequence[str],
+    limited: bool,
+    unread: Sequence[str] = (),
+) -> str:
+    """Return why no node can be removed in this run, as sentences, empty if nothing prevents it.
+
+    ``unread`` are named hosts that answer, but could not be read, which is a failure of its own.
+    """
     if not names:
         return "no node is named. Name one or several with -e node=NAME,NAME."
     if limited:
         return "--limit leaves out hosts, and the control plane is needed. Name the nodes with -e node=NAME instead."
+    if unread:
+        return f"{listing(unread)} could not be read. Fix what the failed task shows, and run this again."
     if not answering:
         return f"no control plane answers ({listing(control_planes)}). Repair one of them, and run this again."
     return ""

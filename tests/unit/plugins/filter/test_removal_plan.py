@@ -175,6 +175,11 @@ def test_run_without_a_node_or_a_control_plane_is_refused(
     assert found.startswith(problem) if problem else found == ""
 
 
+def test_host_that_answers_but_was_not_read_is_not_taken_for_a_silent_one() -> None:
+    found = FILTERS["removal_problem"](["gpu2"], ["cp1"], ["cp1"], False, ["gpu2"])
+    assert found.startswith("gpu2 could not be read.")
+
+
 def test_selectors_of_launch() -> None:
     queues = [{"name": "a", "node_selector": {"pool": "x"}}, {"name": "b"}]
     assert FILTERS["removal_selectors"](queues, {"disk": "ssd"}) == {
