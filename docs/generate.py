@@ -37,6 +37,7 @@ ROLES = (
     "restore",
     "reset",
     "node_change",
+    "remove_node",
     "flannel",
     "gpu_sharing",
     "nvidia_device_plugin",

@@ -14,7 +14,7 @@ from ..plugin_utils._filter_errors import filter_errors
 from ..plugin_utils._inventory.access import typed
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
-from ..plugin_utils._preflight import control_planes, endpoint, existing, in_use, node_in_use
+from ..plugin_utils._preflight import control_planes, endpoint, existing, in_use, machines, node_in_use
 from ..plugin_utils._preflight import gpu as gpu_rules
 from ..plugin_utils._preflight import host as host_rules
 from ..plugin_utils._preflight.existing import version_to_install
@@ -42,6 +42,7 @@ _CLUSTER_RULES = (
     *in_use.CLUSTER_RULES,
     *endpoint.CLUSTER_RULES,
     *control_planes.RULES,
+    *machines.RULES,
 )
 _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *node_in_use.RULES)
 _HOST_NOTES = (*host_rules.NOTES, *node_in_use.NOTES)
@@ -107,7 +108,7 @@ def _setting_key(name: str) -> str:
 def preflight_notes(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """List what may become a problem on hosts before anything changes."""
     cluster = Cluster(readings(hosts), settings)
-    found = [each for rule in cluster_rules.NOTES for each in rule(cluster)]
+    found = [each for rule in (*cluster_rules.NOTES, *machines.NOTES) for each in rule(cluster)]
     judged = [reading for reading in cluster.read if not reading.left_out]
     found += [each for rule in _HOST_NOTES for reading in judged for each in rule(reading, cluster)]
     return [f"{f'{each.host}: ' if each.host else ''}{each.what}. {each.why}. {each.do}." for each in found]

@@ -583,9 +583,10 @@ control_plane:
     C(reason), C(advice) and C(api) are the decision that M(gpulab.kubernetes.kubeadm_init) would make, C(texts) the
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
     C(gpu_managers) the software that offers the GPUs, C(gpus_twice) the C(nodes) whose GPUs are offered by DRA and
-    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(error) the reason
-    why the API could not be read, C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was interrupted,
-    and C(restorable) the files of kubeadm that are empty or cut off, but of which it has a copy.
+    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(nodes) the nodes
+    with what identifies them, C(removed_nodes) those that were removed while their host could not be reset, C(error)
+    the reason why the API could not be read, C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was
+    interrupted, and C(restorable) the files of kubeadm that are empty or cut off, but of which it has a copy.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -599,6 +600,8 @@ control_plane:
     daemonsets: [kube-flannel-ds, kube-proxy, nvidia-device-plugin]
     gpu_managers: [device_plugin]
     gpus_twice: {}
+    nodes: []
+    removed_nodes: {}
     error: ""
     interrupted: false
     restorable: []

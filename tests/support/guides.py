@@ -26,6 +26,7 @@ OTHER_LABS = {
     "wandb-launch.md": "launch",
     "launch-on-minikube.md": "tutorial",
     "api-endpoint.md": "endpoint",
+    "nodes.md": "nodes",
     "backup.md": "restore",
     "control-planes.md": "control-planes",
     "restore.md": "restore",

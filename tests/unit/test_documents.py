@@ -95,7 +95,7 @@ def within(clicks: int) -> frozenset[tuple[Path, str]]:
 QUESTIONS = (
     ("my GPUs show 0", "docs/troubleshooting.md#nvidiacomgpu-is-0-or-missing", "To fix it"),
     ("add a node", "docs/own-machines.md#after-the-first-run", "add a line to the inventory and run `site.yml` again"),
-    ("remove a node", "docs/uninstall.md#a-node", "gpulab.kubernetes.reset"),
+    ("remove a node", "docs/nodes.md#remove-a-worker", "-e node=gpu2"),
     ("upgrade Kubernetes", "docs/updating.md#upgrade-kubernetes", "--patches /etc/kubernetes/patches"),
     ("back up", "docs/backup.md#take-a-backup-now", "gpulab.kubernetes.backup"),
     ("restore", "docs/restore.md", "-e restore_confirm=lab"),

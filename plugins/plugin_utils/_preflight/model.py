@@ -69,13 +69,13 @@ class Cluster:
 
     Settings that need a word: ``api`` (the result of api_reach_info), ``gpu_manager_changing`` (whether this run
     changes the GPU manager), ``api_name`` (the API's name if it is the cluster's endpoint, else empty),
-    ``name`` (the name of the cluster), ``kept`` (files on the controller that know it, as ``kept_files`` returns them),
-    ``new_cluster`` and ``restores`` (whether the run may replace it, or restores it), ``cluster_name``,
-    ``cluster_api_name``, ``recorded_name`` and ``recorded_api_name`` (as set, and as the control
-    plane has them), ``nvidia_driver_versions`` (for each version, the distributions that have it),
-    ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum`` (``memory_mib`` and ``cpus`` of
-    ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path, the latter in addition if a driver
-    will be installed).
+    ``hosts`` and ``addresses`` (those of the inventory, also outside of the run), ``name`` (the name of the cluster),
+    ``kept`` (files on the controller that know it, as ``kept_files`` returns them), ``new_cluster`` and ``restores``
+    (whether the run may replace it, or restores it), ``cluster_name``, ``cluster_api_name``, ``recorded_name`` and
+    ``recorded_api_name`` (as set, and as the control plane has them), ``nvidia_driver_versions`` (for each version, the
+    distributions that have it), ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum``
+    (``memory_mib`` and ``cpus`` of ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path,
+    the latter in addition if a driver will be installed).
     """
 
     readings: tuple[Reading, ...]

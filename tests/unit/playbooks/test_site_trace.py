@@ -41,6 +41,8 @@ FURTHER = (
         "kubeadm_init",
         "kubelet_certificate",
         "node_pools",
+        "node_removal",
+        "node_removal_info",
         "temporary_file",
     ),
 )
@@ -335,6 +337,63 @@ def certificates_expired(place: Path) -> Story:
     return story
 
 
+def node_removed(place: Path) -> Story:
+    """remove_node.yml -e node=gpu2: its pods are evicted, the node is deleted, and the host is reset."""
+    story = Story(place, finished=("cp1", "gpu1", "gpu2"))
+    story.playbook = "remove_node"
+    reset = place / "reset/tasks/host.yml"
+    reset.parent.mkdir(parents=True)
+    files = "[{path: /etc/kubernetes, state: absent}]"
+    reset.write_text(f"- name: Reset the host\n  gpulab.kubernetes.managed_files: {{files: {files}, marker: ''}}\n")
+    story.settings |= {"node": "gpu2", "_remove_node_reset_role": str(place / "reset")}
+    for answer in story.answers:
+        if answer["result"].get("cluster", {}).get("finished"):
+            answer["result"]["cluster"] |= {"ca_hashes": ["sha256:0"], "node_name": answer["host"]}
+    node = {"name": "gpu2", "uid": "u-2", "ready": True, "control_plane": False, "host": "gpu2"}
+    node |= {"addresses": ["192.168.7.13"], "machine_id": f"{13:032x}"}
+    target = {"name": "gpu2", "host": "gpu2", "claimed": "gpu2", "node": node, "removed": None, "pods": []}
+    story.answer("node_removal_info", {"targets": [{**target, "problem": ""}], "volumes": [], "stranded": []})
+    story.answer("node_maintenance", {"changed": True, "jobs": {}})
+    story.answer("node_removal", {"changed": True})
+    return story
+
+
+def node_removal_refused(place: Path) -> Story:
+    """The same while a pod uses a GPU of gpu2: nothing changes."""
+    story = node_removed(place)
+    story.answer("gpu_pods_info", {"pods": [{"namespace": "team", "name": "train", "empty_dirs": []}]}, host="gpu2")
+    return story
+
+
+def node_lost(place: Path) -> Story:
+    """The same after the machine of gpu2 has failed: its pods have ended, and its node is deleted."""
+    story = node_removed(place)
+    story.answer("preflight_info", {"unreachable": True, "msg": "No route to host"}, host="gpu2")
+    for answer in story.answers:
+        for target in answer["result"].get("targets", ()):
+            target["node"]["ready"] = False
+    return story
+
+
+def node_removal_interrupted(place: Path) -> Story:
+    """An earlier run has deleted the node, and was interrupted before the host was reset."""
+    story = node_removed(place)
+    for answer in story.answers:
+        for target in answer["result"].get("targets", ()):
+            target |= {"removed": {"name": "gpu2", "host": "gpu2", "machine_id": f"{13:032x}"}, "node": None}
+    return story
+
+
+def node_removed_before(place: Path) -> Story:
+    """A second run: gpu2 is not a node, and its host was reset."""
+    story = node_removed(place)
+    story.host("gpu2", finished=False)
+    for answer in story.answers:
+        for target in answer["result"].get("targets", ()):
+            target["node"] = None
+    return story
+
+
 def silent_host(place: Path) -> Story:
     """gpu1 does not answer: nothing changes on any host."""
     story = Story(place, bare=("cp1", "gpu1"))
@@ -365,6 +424,7 @@ SITUATIONS = [
     ),
     *(containerd_deferred, deferral_over, left_cordoned),
     *(sharing_pending, silent_host, failing_host),
+    *(node_removed, node_removal_refused, node_lost, node_removal_interrupted, node_removed_before),
     *(control_plane_pending, control_plane_changed, kubelet_pending, certificates_renewed, certificates_expired),
 ]
 

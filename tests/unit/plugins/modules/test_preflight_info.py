@@ -737,6 +737,16 @@ def test_nodes_that_offer_gpus_by_dra_are_returned(read: Read, control_plane: Ap
     assert read()["control_plane"]["gpus_twice"] == {"nodes": ["gpu1"], "classes": {}}
 
 
+def test_nodes_and_removed_nodes_are_returned(read: Read, control_plane: ApiServer) -> None:
+    assert read()["control_plane"]["removed_nodes"] == {}
+    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": {"name": "gpu1", "uid": "u"}}]})
+    path = CONFIG_MAPS.format("kube-system", "gpulab-removed-nodes")
+    control_plane.answers[path] = (200, {"data": {"gpu2": '{"host": "gpu2"}'}})
+    found = read()["control_plane"]
+    assert [(node["name"], node["uid"]) for node in found["nodes"]] == [("gpu1", "u")]
+    assert found["removed_nodes"] == {"gpu2": {"host": "gpu2", "machine_id": "", "since": ""}}
+
+
 @pytest.mark.parametrize("body", [7, [], {"data": None}, {"data": {"kubelet": 5}}, "no JSON"])
 def test_invalid_api_responses_are_ignored(read: Read, control_plane: ApiServer, body: Any) -> None:
     for path in list(control_plane.answers):
@@ -744,6 +754,7 @@ def test_invalid_api_responses_are_ignored(read: Read, control_plane: ApiServer,
             control_plane.answers[path] = (200, body)
     found = read()["control_plane"]
     assert (found["texts"], found["version"], found["daemonsets"]) == ({}, "", [])
+    assert (found["nodes"], found["removed_nodes"]) == ([], {})
 
 
 def test_an_api_that_returns_nothing_is_reported(read: Read, control_plane: ApiServer) -> None:
