@@ -34,6 +34,12 @@ def upgrade_images(settings: Mapping[str, Any], control_plane: bool, etcd: str =
     return images(Settings(**settings), control_plane, etcd)
 
 
+def upgrade_serial(hostvars: Mapping[str, Any]) -> str:
+    """Return how many workers are upgraded at a time, as the plan has read it."""
+    found = (hostvars[name].get("kubernetes_upgrade_serial") for name in hostvars)
+    return next((str(each) for each in found if each), "1")
+
+
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
@@ -41,4 +47,5 @@ class FilterModule:
             "upgrade_lines": lines,
             "upgrade_plan": upgrade_plan,
             "upgrade_processes": blocking,
+            "upgrade_serial": upgrade_serial,
         }

@@ -112,6 +112,12 @@ cluster:
       description: Objects of C(scheduling.k8s.io/v1alpha2), which Kubernetes 1.37 does not have.
       type: list
       elements: str
+    configuration:
+      description: ClusterConfiguration of kubeadm as text.
+      type: str
+    proxy:
+      description: Configuration of kube-proxy as text.
+      type: str
     coredns:
       description: Tag of the image of CoreDNS.
       type: str

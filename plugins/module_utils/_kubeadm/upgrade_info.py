@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._cluster import records
 from .._command import CommandNotFoundError, Runner
 from .._errors import DomainError
 from .._etcd.client import facts
@@ -112,9 +113,16 @@ def _questions(api: Api) -> dict[str, Any]:
         "pods": [_pod(each) for each in _list(api, "/api/v1/pods") if _is_movable(each)],
         "groups": sorted(as_text(each.get("name")) for each in as_mappings(groups)),
         "old_objects": list(_old_objects(api)),
+        "configuration": _text(api, "kubeadm-config", "ClusterConfiguration"),
+        "proxy": _text(api, "kube-proxy", "config.conf"),
         "coredns": _version(deployment),
         "kube-proxy": _version(proxy),
     }
+
+
+def _text(api: Api, name: str, key: str) -> str:
+    body = as_mapping(api.get(f"/api/v1/namespaces/kube-system/configmaps/{name}").body)
+    return as_text(as_mapping(body.get("data")).get(key))
 
 
 def _list(api: Api, path: str) -> Iterator[Mapping[str, Any]]:
@@ -145,6 +153,8 @@ def _node(node: Mapping[str, Any]) -> dict[str, Any]:
         "kubelet": as_text(as_mapping(status.get("nodeInfo")).get("kubeletVersion")),
         "ready": ready == ["True"],
         "cordoned": as_mapping(node.get("spec")).get("unschedulable") is True,
+        "upgrading": records.key(records.KUBERNETES_UPGRADE)
+        in as_mapping(as_mapping(node.get("metadata")).get("annotations")),
     }
 
 

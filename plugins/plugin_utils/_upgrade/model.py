@@ -142,11 +142,12 @@ def cluster_of(hostvars: Mapping[str, Any], api_host: str) -> ClusterState:
     control_plane = as_mapping(as_mapping(variables.get("preflight_host")).get("control_plane"))
     found = as_mapping(variables.get("kubernetes_upgrade_found"))
     read, texts = as_mapping(found.get("cluster")), as_mapping(control_plane.get("texts"))
-    etcd = as_mapping(read_document(texts.get("ClusterConfiguration")).get("etcd"))
+    configuration = read_document(read.get("configuration") or texts.get("ClusterConfiguration"))
+    etcd = as_mapping(configuration.get("etcd"))
     return ClusterState(
-        version=recorded_version(control_plane),
+        version=release(configuration.get("kubernetesVersion")) or recorded_version(control_plane),
         error=as_text(read.get("error")) if read else "it was not read",
-        nodes=tuple(_fields(each, "name", "kubelet", "ready") for each in as_mappings(read.get("nodes"))),
+        nodes=tuple(_fields(each, "name", "kubelet", "ready", "upgrading") for each in as_mappings(read.get("nodes"))),
         pods=tuple(_fields(each, *_POD, "node", "controller") for each in as_mappings(read.get("pods"))),
         groups=tuple(as_texts(read.get("groups"))),
         old_objects=tuple(as_texts(read.get("old_objects"))),
@@ -154,7 +155,7 @@ def cluster_of(hostvars: Mapping[str, Any], api_host: str) -> ClusterState:
         etcd_error=as_text(found.get("etcd_error")),
         coredns=as_text(read.get("coredns")),
         kube_proxy=as_text(read.get("kube-proxy")),
-        proxy_mode=as_text(read_document(texts.get("KubeProxyConfiguration")).get("mode")),
+        proxy_mode=as_text(read_document(read.get("proxy") or texts.get("KubeProxyConfiguration")).get("mode")),
         etcd_tag=as_text(as_mapping(etcd.get("local")).get("imageTag")),
         external_etcd=bool(etcd.get("external")),
     )

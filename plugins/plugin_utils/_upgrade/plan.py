@@ -104,7 +104,8 @@ def _actions(hosts: Sequence[Host], cluster: ClusterState, settings: Settings) -
 def _entry(host: Host, action: str, cluster: ClusterState, settings: Settings) -> dict[str, Any]:
     kubelet = release(cluster.node(host.node).get("kubelet")) or host.kubelet
     # A package that was installed before an interruption does not run yet.
-    behind = host.member and any(each != settings.wanted for each in (kubelet, host.kubelet))
+    unfinished = bool(cluster.node(host.node).get("upgrading"))
+    behind = host.member and (unfinished or any(each != settings.wanted for each in (kubelet, host.kubelet)))
     etcd = cluster.etcd_tag or str(settings.table.get(settings.wanted, {}).get("etcd", ""))
     before, after = {"kubelet": kubelet}, {"kubelet": settings.wanted if behind else kubelet}
     if host.control_plane:

@@ -144,6 +144,14 @@ def test_a_kubelet_that_was_installed_but_did_not_restart_is_pending() -> None:
     assert steps(make(hosts))["gpu1"] == ("upgrade", "")
 
 
+def test_a_node_that_was_left_cordoned_is_finished_by_the_next_run() -> None:
+    hosts = cluster("cp1")
+    upgraded(hosts, "cp1", "gpu1", "gpu2")
+    api(hosts)["nodes"][1]["upgrading"] = True
+    plan = make(hosts)
+    assert (steps(plan)["gpu1"], plan["order"]["workers"]) == (("upgrade", ""), ["gpu1"])
+
+
 def test_jobs_and_evicted_pods_are_named_with_controller_and_namespace() -> None:
     gpu1 = make(cluster("cp1"), policy="drain")["hosts"]["gpu1"]
     assert gpu1["jobs"] == ["team/train-0 (Job train; its emptyDir is lost: cache)"]

@@ -97,7 +97,9 @@ def test_the_cluster_is_read(host: ControlPlaneHost) -> None:
     answer(host)
     result = read(host, cluster=True)
     found = result["cluster"]
-    assert found["nodes"] == [{"name": "gpu1", "kubelet": "v1.36.5", "ready": True, "cordoned": True}]
+    assert found["nodes"] == [
+        {"name": "gpu1", "kubelet": "v1.36.5", "ready": True, "cordoned": True, "upgrading": False}
+    ]
     assert [(each["name"], each["controller"], each["empty_dirs"]) for each in found["pods"]] == [
         ("train", "Job train", ["cache"]),
         ("alone", "", []),
