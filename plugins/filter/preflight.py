@@ -45,6 +45,7 @@ _CLUSTER_RULES = (
     *machines.RULES,
 )
 _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *node_in_use.RULES)
+_CLUSTER_NOTES = (*cluster_rules.NOTES, *in_use.NOTES, *machines.NOTES)
 _HOST_NOTES = (*host_rules.NOTES, *node_in_use.NOTES)
 
 
@@ -108,7 +109,7 @@ def _setting_key(name: str) -> str:
 def preflight_notes(hosts: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """List what may become a problem on hosts before anything changes."""
     cluster = Cluster(readings(hosts), settings)
-    found = [each for rule in (*cluster_rules.NOTES, *machines.NOTES) for each in rule(cluster)]
+    found = [each for rule in _CLUSTER_NOTES for each in rule(cluster)]
     judged = [reading for reading in cluster.read if not reading.left_out]
     found += [each for rule in _HOST_NOTES for reading in judged for each in rule(reading, cluster)]
     return [f"{f'{each.host}: ' if each.host else ''}{each.what}. {each.why}. {each.do}." for each in found]
