@@ -12,6 +12,7 @@ from typing import Any, Callable
 from ..module_utils._problem import Problem
 from ..plugin_utils._filter_errors import filter_errors
 from ..plugin_utils._inventory.access import typed
+from ..plugin_utils._inventory.variables import known_values
 from ..plugin_utils._preflight import cluster as cluster_rules
 from ..plugin_utils._preflight import containerd as containerd_rules
 from ..plugin_utils._preflight import control_planes, endpoint, existing, in_use, machines, node_in_use
@@ -66,6 +67,12 @@ def host_needs(
         table["networks"].get(network, {}).get(backend, {}),
     )
     return {key: [value for each in needs for value in each.get(key, ())] for key in table["node"]}
+
+
+def inventory_addresses(hostvars: Mapping[str, Mapping[str, Any]], hosts: Iterable[str]) -> list[str]:
+    """List the addresses that the inventory gives hosts, without those that depend on facts."""
+    names = ("cluster_node_address", "ansible_host")
+    return list(dict.fromkeys(str(value) for host in hosts for value in known_values(names, hostvars[host]).values()))
 
 
 @filter_errors("writing the answers of preflight")
@@ -162,6 +169,7 @@ class FilterModule:
         return {
             "access_problems": access_problems,
             "host_needs": host_needs,
+            "inventory_addresses": inventory_addresses,
             "kept_files": kept_files,
             "version_to_install": version_to_install,
             "preflight_answers": preflight_answers,

@@ -27,7 +27,7 @@ def run_problem(
     names: Sequence[str],
     control_planes: Sequence[str],
     answering: Sequence[str],
-    limited: bool,
+    left_out: Sequence[str],
     unread: Sequence[str] = (),
 ) -> str:
     """Return why no node can be removed in this run, as sentences, empty if nothing prevents it.
@@ -36,8 +36,8 @@ def run_problem(
     """
     if not names:
         return "no node is named. Name one or several with -e node=NAME,NAME."
-    if limited:
-        return "--limit leaves out hosts, and the control plane is needed. Name the nodes with -e node=NAME instead."
+    if left_out:
+        return f"--limit leaves out {listing(left_out)}. Run this without it, and name the nodes with -e node=NAME."
     if unread:
         return f"{listing(unread)} could not be read. Fix what the failed task shows, and run this again."
     if not answering:

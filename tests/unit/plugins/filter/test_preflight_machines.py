@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import preflight_notes
+from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import inventory_addresses, preflight_notes
 from test_preflight_problems import SETTINGS, find, finished, reading
 
 # Machine IDs are the numbers of the hosts, see preflight_facts.
@@ -135,3 +135,12 @@ def test_nodes_that_no_inventory_knows_are_a_note(extra: dict[str, Any], unknown
     del hosts["gpu2"]
     notes = [note for note in preflight_notes(hosts, {**SETTINGS, **HOSTS}) if "inventory does not name" in note]
     assert [unknown in note for note in notes] == ([True] if unknown else [])
+
+
+def test_addresses_of_the_inventory() -> None:
+    variables = {
+        "gpu1": {"ansible_host": "192.0.2.11", "cluster_node_address": "10.0.0.11"},
+        "gpu2": {"ansible_host": "192.0.2.11"},
+        "gpu3": {},
+    }
+    assert inventory_addresses(variables, [*variables]) == ["10.0.0.11", "192.0.2.11"]

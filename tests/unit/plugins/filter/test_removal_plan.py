@@ -160,23 +160,23 @@ def test_names_are_a_list_or_separated_by_commas(given: Any, names: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("names", "answering", "limited", "problem"),
+    ("names", "answering", "left_out", "problem"),
     [
-        (["gpu2"], ["cp1"], False, ""),
-        ([], ["cp1"], False, "no node is named. Name one or several with -e node=NAME,NAME."),
-        (["gpu2"], ["cp1"], True, "--limit leaves out hosts"),
-        (["gpu2"], [], False, "no control plane answers (cp1, cp2)."),
+        (["gpu2"], ["cp1"], [], ""),
+        ([], ["cp1"], [], "no node is named. Name one or several with -e node=NAME,NAME."),
+        (["gpu2"], ["cp1"], ["cp2"], "--limit leaves out cp2."),
+        (["gpu2"], [], [], "no control plane answers (cp1, cp2)."),
     ],
 )
 def test_run_without_a_node_or_a_control_plane_is_refused(
-    names: list[str], answering: list[str], limited: bool, problem: str
+    names: list[str], answering: list[str], left_out: list[str], problem: str
 ) -> None:
-    found = FILTERS["removal_problem"](names, ["cp1", "cp2"], answering, limited)
+    found = FILTERS["removal_problem"](names, ["cp1", "cp2"], answering, left_out)
     assert found.startswith(problem) if problem else found == ""
 
 
 def test_host_that_answers_but_was_not_read_is_not_taken_for_a_silent_one() -> None:
-    found = FILTERS["removal_problem"](["gpu2"], ["cp1"], ["cp1"], False, ["gpu2"])
+    found = FILTERS["removal_problem"](["gpu2"], ["cp1"], ["cp1"], [], ["gpu2"])
     assert found.startswith("gpu2 could not be read.")
 
 
