@@ -107,7 +107,7 @@ def test_the_nightly_report_fails_on_errors() -> None:
 
 @pytest.mark.parametrize("kind", ["job_templates", "workflows", "schedules"])
 def test_names_are_in_lower_case_except_proper_names(kind: str) -> None:
-    proper = r"\b(W&B Launch|GPU Operator|GPUs?|Docker|CUDA|Sunday)\b"
+    proper = r"\b(W&B Launch|GPU Operator|Kubernetes|GPUs?|Docker|CUDA|Sunday)\b"
     names = [one["name"] for one in described(kind)]
     plain = [re.sub(proper, "", name) for name in names]
     assert [name for name in plain if name != name.lower() or re.search(r"\b(gpus?|cuda|docker)\b", name)] == []
