@@ -90,8 +90,8 @@ def started(containers: Iterable[Container], since: float, before: float = 0) ->
 class RestartCounter:
     """Counts how often a component has ended since a time; a pod counts the restarts of its whole life.
 
-    The kubelet waits up to five minutes before it restarts what has ended often. If that takes longer than
-    ``patience`` seconds, the wait is cleared once.
+    The kubelet waits up to five minutes before it restarts what has ended often, but not without the container that has
+    ended. If that takes longer than ``patience`` seconds, the wait is cleared once.
     """
 
     def __init__(self, since: float, patience: float) -> None:
@@ -148,10 +148,20 @@ class StaticPods:
         return [each for each in read_containers(text) if each.component == component]
 
     def restart(self, component: str) -> None:
-        """Stop the containers of a component; the kubelet starts a new one, even if this run ends here."""
-        argv = _stop_command(component, self.containers(component))
+        """Stop the containers of a component; the kubelet starts a new one, even if this run ends here.
+
+        Restarting the kubelet would not help: with an API server whose etcd has stopped, it starts no pods.
+        """
+        found = self.containers(component)
+        argv = _stop_command(component, found)
         if argv:
             self._runner.check(argv, f"restarting {component}", timeout=_STOP_LIMIT)
+            self._remove([each for each in found if each.running])
+
+    def _remove(self, ended: Sequence[Container]) -> None:
+        """Remove containers that have ended, as the kubelet does sooner or later; it waits because of them."""
+        if ended:
+            self._runner.run(["crictl", "rm", *(each.id for each in ended)])
 
     def stop_all(self) -> None:
         """Stop the containers of all components, those that write to etcd first. What fails can be repeated."""
@@ -198,7 +208,7 @@ class StaticPods:
             if files and restarts.are_too_many(found):
                 raise UnhealthyError(f"its container ends as soon as it has started{self._last_lines(component)}")
             if restarts.are_held_back(found, now):
-                self.restart_kubelet()
+                self._remove([each for each in found if each.exited])
             if now >= deadline:
                 raise UnhealthyError(
                     f"it was not healthy within {self._limit:g} s ({reason}){self._last_lines(component)}"

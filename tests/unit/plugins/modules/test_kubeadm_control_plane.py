@@ -134,7 +134,7 @@ def test_a_component_that_ended_meanwhile_and_is_back_soon_is_no_reason_to_undo(
 ) -> None:
     path = host.root / "containers"
     state = json.loads(path.read_text())
-    # One that has ended often is held back until the kubelet restarts.
+    # The kubelet holds back one that has ended often until its container is removed.
     state["kube-controller-manager"].update(attempt=5, running=False, held=held)
     path.write_text(json.dumps(state))
     assert not host.run(cluster=cluster(apiServer={"v": "4"}))["failed"]
