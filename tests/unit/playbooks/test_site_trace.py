@@ -354,8 +354,11 @@ def node_removed(place: Path) -> Story:
             answer["result"]["cluster"] |= {"ca_hashes": ["sha256:0"], "node_name": answer["host"]}
     node = {"name": "gpu2", "uid": "u-2", "ready": True, "control_plane": False, "host": "gpu2"}
     node |= {"addresses": ["192.168.7.13"], "machine_id": f"{13:032x}"}
-    target = {"name": "gpu2", "host": "gpu2", "claimed": "gpu2", "node": node, "removed": None, "pods": []}
-    story.answer("node_removal_info", {"targets": [{**target, "problem": ""}], "volumes": [], "stranded": []})
+    target: dict[str, Any] = {"name": "gpu2", "host": "gpu2", "claimed": "gpu2", "node": node}
+    story.answer(
+        "node_removal_info",
+        {"targets": [{**target, "removed": None, "pods": [], "problem": ""}], "volumes": [], "stranded": []},
+    )
     story.answer("node_maintenance", {"changed": True, "jobs": {}})
     story.answer("node_removal", {"changed": True})
     return story
