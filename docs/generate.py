@@ -31,6 +31,7 @@ ROLES = (
     "containerd",
     "nvidia_container_toolkit",
     "kubeadm",
+    "control_plane_removal",
     "cluster_api",
     "etcd",
     "backup",
