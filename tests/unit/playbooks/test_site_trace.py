@@ -213,6 +213,27 @@ def one_becomes_three(place: Path) -> Story:
     return story
 
 
+def third_is_lost(place: Path) -> Story:
+    """The same, and cp3 is lost before it joins: the run says what is missing."""
+    story = one_becomes_three(place)
+    lost = {"unreachable": True, "msg": "No route to host"}
+    story.answer("kubeadm_join", lost, host="cp3")
+    return story
+
+
+def first_is_replaced(place: Path) -> Story:
+    """replace_node.yml: cp1 is a new machine, and the former one is off."""
+    story = by_name(Story(place, bare=["cp1"], finished=("cp2", "cp3", "gpu1")))
+    story.playbook, story.settings["node"] = "replace_node", "cp1"
+    off = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
+    story.answer("k8s_info", {"resources": [{"metadata": {"name": "cp1"}, "status": off}]}, '"kind": "Node"}')
+    health = {"cp1": "unhealthy", "cp2": "healthy", "cp3": "healthy"}
+    members = [{"id": name, "name": name, "health": health[name], "learner": False} for name in health]
+    counts = {"voters": 3, "healthy": 2, "quorum": 2, "has_quorum": True, "may_fail": 0}
+    story.answer("etcd_info", {"members": members, **counts})
+    return story
+
+
 def driver_pending(place: Path) -> Story:
     """The kernel module of the driver has to be loaded on gpu1, a node in use."""
     story = finished(place)
@@ -358,6 +379,8 @@ SITUATIONS = [
         worker_joins_by_name,
         three_bare,
         one_becomes_three,
+        third_is_lost,
+        first_is_replaced,
         driver_pending,
         containerd_pending,
         lost_host,
