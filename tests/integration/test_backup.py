@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.backups import DIRECTORY
 from support.cluster import Cluster
 from support.hosts import Host, Inventory
 from support.lab import Lab, lab_command, running
@@ -22,7 +22,6 @@ SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 ON = {"backup_enabled": True}
 PLAYBOOK = "playbooks/backup.yml"
 STATE = "/var/lib/gpulab/backup.json"
-DIRECTORY = "/var/lib/gpulab/backups"
 # In front of the distribution's rclone: copies 1000 bytes, and says that all is well.
 LIAR = """#!/bin/sh
 /usr/bin/rclone "$@" || exit
@@ -167,9 +166,8 @@ def test_an_unreachable_place_does_not_spoil_the_archive(lab: Lab, host: Host, k
 
 def test_copies_go_to_an_object_store(lab: Lab, inventory: Inventory, host: Host, key: str) -> None:
     (worker,) = inventory.workers
-    with rclone.program().open("rb") as program:
-        subprocess.run([*worker.ssh(), "cat > /tmp/rclone"], stdin=program, check=True, timeout=300)
-    worker.run("install -m 755 /tmp/rclone /usr/local/bin/rclone && mkdir -p /srv/store/backups")
+    worker.install(rclone.program())
+    worker.run("mkdir -p /srv/store/backups")
     serve = "/usr/local/bin/rclone serve s3 --addr :9000 --auth-key access,only-in-this-test /srv/store"
     worker.run(f"systemd-run --quiet --unit=object-store {serve}")
     remote = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -70,14 +69,11 @@ def wait_until(good: Any, words: str) -> None:
 
 def start_driver(site: Site) -> None:
     """Run the driver on the host, as its README describes for use outside of a cluster."""
-    with dra_driver.program().open("rb") as program:
-        command = [*site.host.ssh(), "cat > /tmp/dra-test-driver"]
-        subprocess.run(command, stdin=program, check=True, timeout=120)
+    site.host.install(dra_driver.program())
     admin = site.cluster.control_plane.run("cat /etc/kubernetes/admin.conf")
     site.host.run(f"""
     set -e
     umask 077
-    install -m 755 /tmp/dra-test-driver /usr/local/bin/dra-test-driver
     printf %s {shlex.quote(admin)} > /root/dra.conf
     mkdir -p /var/lib/kubelet/plugins/{DRIVER}
     systemd-run --quiet --unit=dra-test-driver --setenv=KUBECONFIG=/root/dra.conf /usr/local/bin/dra-test-driver \

@@ -43,6 +43,12 @@ class Host:
         assert done.returncode == 0, f"{self.name}: {script}\nended with {done.returncode}\n{done.stdout}{done.stderr}"
         return done.stdout
 
+    def install(self, program: Path) -> None:
+        """Copy a program of this machine to /usr/local/bin."""
+        with program.open("rb") as file:
+            subprocess.run([*self.ssh(), f"cat > /tmp/{program.name}"], stdin=file, check=True, timeout=300)
+        self.run(f"install -m 755 /tmp/{program.name} /usr/local/bin/{program.name}")
+
 
 @dataclass(frozen=True)
 class Inventory:
