@@ -132,6 +132,7 @@ DESTRUCTIVE = {
     "cluster_disruption_policy",
     "nvidia_driver_reboot",
     "nvidia_driver_replace_foreign",
+    "reset_last_etcd_copy",
 }
 
 

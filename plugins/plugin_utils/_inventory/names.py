@@ -50,6 +50,7 @@ SHARED_PREFIXES = (
     "node_pools_",
     "plan_",
     "preflight_",
+    "remove_node_",
     "report_",
     "restore_",
 )

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The gpulab.kubernetes maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable
+
+from ..module_utils._files import read_text
+from ..module_utils._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
+from ..module_utils._kubeadm.x509 import CertificateError, certificates, public_key_hash
+from ..plugin_utils._nodes import reset
+
+DOCUMENTATION = r"""
+name: reset
+short_description: Internal filters for the reset of hosts
+extends_documentation_fragment: gpulab.kubernetes.internal
+"""
+
+
+def reset_decision(
+    variables: Mapping[str, Any],
+    selected: Sequence[str],
+    hosts: Sequence[str],
+    control_planes: Sequence[str],
+    name: str,
+    settings: Mapping[str, Any],
+    nodes: Collection[str] | None = None,
+    members: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return what ``reset.decide`` decides about the hosts of this run, as host_reset has read them."""
+    found = {host: dict(variables[host].get("__reset_found") or {}) for host in selected}
+    for host, each in found.items():
+        each["node"] = str(variables[host].get("__reset_node") or "")
+    return reset.decide(found, selected, hosts, control_planes, name, settings, nodes, members)
+
+
+def reset_kubeconfig(path: str, variables: Mapping[str, Any], control_planes: Sequence[str]) -> bool:
+    """Return whether a kubeconfig on the controller belongs to the cluster of the control planes that are reset."""
+    found = [(variables[host].get("__reset_found") or {}).get("cluster") or {} for host in control_planes]
+    hashes = {each for cluster in found for each in cluster.get("ca_hashes") or ()}
+    try:
+        authority = read_kubeconfig(read_text(Path(path).expanduser()) or "").ca
+        return bool(hashes & {public_key_hash(each) for each in certificates(authority or "")})
+    except (KubeconfigError, CertificateError):
+        return False
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"reset_decision": reset_decision, "reset_kubeconfig": reset_kubeconfig}
