@@ -31,7 +31,6 @@ ROLES = (
     "containerd",
     "nvidia_container_toolkit",
     "kubeadm",
-    "control_plane_removal",
     "cluster_api",
     "etcd",
     "backup",

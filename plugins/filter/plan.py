@@ -17,7 +17,6 @@ from ..plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
 from ..plugin_utils._nodes.plan import api_host as choose_api_host
 from ..plugin_utils._nodes.plan import host_of
 from ..plugin_utils._nodes.plan import plan as plan_nodes
-from ..plugin_utils._nodes.replacement import replacement_plan
 from ..plugin_utils._nodes.standing import standing_notice
 
 DOCUMENTATION = r"""
@@ -227,5 +226,4 @@ class FilterModule:
             "node_plan": node_plan,
             "plan_lines": plan_lines,
             "plan_summary": plan_summary,
-            "replacement_plan": replacement_plan,
         }

@@ -20,6 +20,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "nfs_export_without": _nfs.without,
+            "removal_api_host": removal.api_host,
             "removal_names": removal.wanted_names,
             "removal_plan": removal.removal_plan,
             "removal_problem": removal.run_problem,

@@ -14,7 +14,6 @@ from ...module_utils._kubeadm.init_decision import ALIVE
 from .deferral import described
 
 NONE, SKIP, CREATE, JOIN, JOIN_CONTROL_PLANE, CHANGE = "none", "skip", "create", "join", "join_control_plane", "change"
-_JOINS = (JOIN, JOIN_CONTROL_PLANE)
 # These roles may restart or replace what running pods need.
 _INTERRUPTING = frozenset({"nvidia_driver", "containerd", "nvidia_container_toolkit"})
 # A kubelet that does not start with its new configuration must not affect all nodes.
@@ -73,9 +72,9 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the plan of hosts in the order of the inventory: ``hosts``, each a Node by its name, and the ``cluster``.
 
     The cluster has: whether it ``exists``, or may exist because a control plane was not read; ``control_planes``;
-    ``api_host``, the control plane through which the API is reached; the hosts that are ``joining``, and the
-    ``joining_control_planes`` among them; ``strategy`` and ``serial`` of the play that prepares the hosts. Bare
-    hosts don't wait for each other.
+    ``api_host``, the control plane through which the API is reached; ``joining_workers`` and
+    ``joining_control_planes``; ``strategy`` and ``serial`` of the play that prepares the hosts. Bare hosts don't wait
+    for each other.
     """
     control_planes = [host for host in hosts if host.control_plane]
     # An unread control plane may have a cluster.
@@ -89,7 +88,7 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
             "exists": exists,
             "control_planes": names,
             "api_host": api_host(control_planes),
-            "joining": [name for name, node in nodes.items() if node.step in _JOINS],
+            "joining_workers": [name for name, node in nodes.items() if node.step == JOIN],
             "joining_control_planes": [name for name, node in nodes.items() if node.step == JOIN_CONTROL_PLANE],
             **_order(hosts, nodes),
         },

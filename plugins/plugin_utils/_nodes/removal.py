@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._json import as_mapping, as_mappings, as_texts
+from ...module_utils._etcd.members import HEALTHY, Member
+from ...module_utils._etcd.quorum import Verdict, may_remove
+from ...module_utils._json import as_mapping, as_mappings, as_text, as_texts
+from ...module_utils._kubeadm.init_decision import ALIVE
 from ...module_utils._words import listing
 from .disruption import decide
 
@@ -23,81 +26,116 @@ def wanted_names(value: Any) -> list[str]:
     return list(dict.fromkeys(str(name).strip() for name in names if str(name).strip()))
 
 
+def api_host(names: Sequence[str], control_planes: Sequence[str], readings: Mapping[str, Facts]) -> str:
+    """Return a control plane that stays and was read, preferably one whose API answers, empty if there is none."""
+    left = [host for host in control_planes if host not in names and readings.get(host)]
+    return next(iter(sorted(left, key=lambda host: readings[host].get("api") != ALIVE)), "")
+
+
 def run_problem(
     names: Sequence[str],
     control_planes: Sequence[str],
-    answering: Sequence[str],
+    there: str,
     left_out: Sequence[str],
     unread: Sequence[str] = (),
 ) -> str:
     """Return why no node can be removed in this run, as sentences, empty if nothing prevents it.
 
-    ``unread`` are named hosts that answer, but could not be read, which is a failure of its own.
+    ``there`` is the result of ``api_host``. ``unread`` are named hosts that answer, but could not be read, which is a
+    failure of its own.
     """
+    staying = [host for host in control_planes if host not in names]
     if not names:
         return "no node is named. Name one or several with -e node=NAME,NAME."
     if left_out:
         return f"--limit leaves out {listing(left_out)}. Run this without it, and name the nodes with -e node=NAME."
     if unread:
         return f"{listing(unread)} could not be read. Fix what the failed task shows, and run this again."
-    if not answering:
-        return f"no control plane answers ({listing(control_planes)}). Repair one of them, and run this again."
+    if not staying:
+        return (
+            f"no control plane would be left. A cluster with one control plane that is lost is restored "
+            "(docs/restore.md), and gpulab.kubernetes.reset removes the whole cluster."
+        )
+    if not there:
+        return f"no control plane answers ({listing(staying)}). Repair one of them, and run this again."
     return ""
-
-
-def control_plane_refusal(name: str) -> str:
-    """Return why a control plane is not removed, as sentences."""
-    return f"{name} is a control plane. This playbook removes workers only."
 
 
 def removal_plan(
     found: Facts,
     readings: Mapping[str, Facts],
-    control_planes: Sequence[str],
     authority: Sequence[str],
-    data: str,
-    policy: str,
+    etcd: Facts,
+    settings: Facts,
 ) -> dict[str, Any]:
     """Return the ``problems`` (sentences), the ``lines`` that show what is removed, and the ``targets``.
 
     ``found`` is the result of node_removal_info, ``readings`` are those of preflight_info by host, empty for a host
-    that does not answer; ``authority`` are the hashes of the cluster's CA. Each target has its ``name``, its ``host``
-    in the inventory and the ``recorded_host``, ``node`` and ``uid`` (empty if there is no node any more),
-    ``addresses``, ``machine_id``, whether its host is ``silent``, whether the node's pods are evicted (``drains``),
-    whether the host is ``reset``, and the name of the node in the ``record`` of those that were not reset, empty if it
-    is in none.
+    that does not answer; ``authority`` are the hashes of the cluster's CA; ``etcd`` is the result of etcd_info, without
+    members if it was not asked. ``settings`` are ``data``, ``policy``, and ``replaces``, whether a new machine gets the
+    name of the former one. Each target has its ``name``, its ``host`` in the inventory and the ``recorded_host``,
+    ``node`` and ``uid`` (empty if there is no node any more), ``members`` (ids of the members of etcd that go with it),
+    ``addresses``, ``machine_id``, whether the machine of the node ``answers``, or any (``silent`` if not), whether the
+    node's pods are evicted (``drains``), whether the host is ``reset``, the name of the node in the ``record`` of those
+    that were not reset, empty if it is in none, and whether it ``stays``, because its machine is no other one.
     """
-    targets = [_target(each, readings.get(each["host"]) or {}, authority) for each in found["targets"]]
-    problems = list(_problems(found, readings, control_planes, authority, policy))
-    if found["volumes"] and data != LOSE:
+    members = [_member(each) for each in as_mappings(etcd.get("members") or [])]
+    replaces = bool(settings.get("replaces"))
+    targets = [_target(each, readings.get(each["host"]) or {}, authority, members, replaces) for each in found["targets"]]
+    going = {name for each in targets for name in each["members"]}
+    verdict = may_remove(members, going) if going else None
+    problems = list(_problems(found, readings, authority, settings["policy"]))
+    if replaces:
+        problems += _replacement_problems(found["targets"], targets, readings, members)
+    if verdict and not verdict.allowed:
+        problems.append(f"etcd can't lose {listing(each.label for each in verdict.order)}: {verdict.reason}")
+    if found["volumes"] and settings["data"] != LOSE and not all(each["stays"] for each in targets):
         problems.append(
             f"these volumes would be lost: {'; '.join(map(_volume, found['volumes']))}. Copy what you need, delete the "
             "claims, or give up their data with -e remove_node_data=lose."
         )
-    return {"problems": problems, "lines": list(_lines(targets, found)), "targets": targets}
+    healthy = {each.id for each in members if each.health == HEALTHY}
+    # While a member is not healthy, no healthy one can leave.
+    targets.sort(key=lambda each: not healthy.isdisjoint(each["members"]))
+    return {"problems": problems, "lines": list(_lines(targets, found, verdict)), "targets": targets}
 
 
-def _target(entry: Facts, reading: Facts, authority: Sequence[str]) -> dict[str, Any]:
-    node, removed = as_mapping(entry["node"]), as_mapping(entry["removed"])
+def _member(facts: Facts) -> Member:
+    return Member(
+        as_text(facts.get("id")),
+        as_text(facts.get("name")),
+        learner=bool(facts.get("learner")),
+        health=as_text(facts.get("health")),
+    )
+
+
+def _target(
+    entry: Facts, reading: Facts, authority: Sequence[str], members: Sequence[Member], replaces: bool
+) -> dict[str, Any]:
     name = _name(entry)
-    resets = _resets(entry, reading, authority)
+    answers = _answers(entry, reading, authority)
+    stays = replaces and answers
+    node, removed = ({}, {}) if stays else (as_mapping(entry["node"]), as_mapping(entry["removed"]))
     return {
         "name": entry["name"],
         "host": entry["host"],
         "recorded_host": str(node.get("host") or ""),
         "node": name if node else "",
-        "record": name if removed or (node and resets) else "",
+        "members": [] if stays else [each.id for each in members if each.name == name],
+        "record": name if removed or (node and answers) else "",
         "uid": str(node.get("uid") or ""),
         "addresses": as_texts(node.get("addresses")),
         "machine_id": str(node.get("machine_id") or reading.get("machine_id") or ""),
+        "answers": answers,
         "silent": not reading,
         # A kubelet that has stopped would never confirm the end of a pod.
-        "drains": bool(node) and (bool(node.get("ready")) or bool(reading)),
-        "reset": resets,
+        "drains": bool(node) and (bool(node.get("ready")) or answers),
+        "reset": answers and not stays,
+        "stays": stays,
     }
 
 
-def _resets(entry: Facts, reading: Facts, authority: Sequence[str]) -> bool:
+def _answers(entry: Facts, reading: Facts, authority: Sequence[str]) -> bool:
     """Return whether the machine that answers is that of the node, by its certificate, or without one by its ID."""
     cluster, machine = as_mapping(reading.get("cluster")), reading.get("machine_id")
     known = {str(as_mapping(entry[key]).get("machine_id") or "") for key in ("node", "removed")} - {""}
@@ -118,22 +156,16 @@ def _name(entry: Facts) -> str:
 
 
 def _problems(
-    found: Facts,
-    readings: Mapping[str, Facts],
-    control_planes: Sequence[str],
-    authority: Sequence[str],
-    policy: str,
+    found: Facts, readings: Mapping[str, Facts], authority: Sequence[str], policy: str
 ) -> Iterator[str]:
     for entry in found["targets"]:
         node, reading = as_mapping(entry["node"]), readings.get(entry["host"]) or {}
         cluster = as_mapping(reading.get("cluster"))
         if entry["problem"]:
             yield f"{entry['problem']}."
-        elif node.get("control_plane") or entry["host"] in control_planes or cluster.get("role") == "control_plane":
-            yield control_plane_refusal(entry["name"])
         elif not node and cluster.get("ca_hashes") and not _is_ours(cluster, authority):
             yield f"{entry['name']} is a node of another cluster. Use the inventory of that cluster."
-        elif node.get("ready") and not reading:
+        elif node.get("ready") and not _answers(entry, reading, authority):
             yield from _unasked(entry, policy)
 
 
@@ -150,9 +182,39 @@ def _unasked(entry: Facts, policy: str) -> Iterator[str]:
         )
 
 
-def _lines(targets: Sequence[Facts], found: Facts) -> Iterator[str]:
+def _replacement_problems(
+    entries: Sequence[Facts], targets: Sequence[Facts], readings: Mapping[str, Facts], members: Sequence[Member]
+) -> Iterator[str]:
+    """Yield why a new machine can't get the name of a node. Two machines must never have one name."""
+    for entry, target in zip(entries, targets):
+        host, reading = entry["name"], readings.get(entry["host"]) or {}
+        runs = [target["node"]] if as_mapping(entry["node"]).get("ready") else []
+        runs += [each.name for each in members if each.id in target["members"] and each.health == HEALTHY]
+        if target["stays"]:
+            continue
+        if not entry["host"]:
+            yield f"{host} is not a host of the inventory. Write the name that its machine has there."
+        elif not reading:
+            yield f"the new machine does not answer. Put its address into the inventory (ansible_host of {host})."
+        elif as_mapping(reading.get("cluster")).get("begun"):
+            yield (
+                f"the machine that answers is in a cluster already. Put the address of the new machine, which has no "
+                f"cluster, into the inventory (ansible_host of {host})."
+            )
+        elif runs:
+            yield (
+                f"the former machine runs: {listing(dict.fromkeys(runs))} is healthy. Switch it off, and wait until "
+                "its node is no longer ready, which takes up to a minute."
+            )
+
+
+def _lines(targets: Sequence[Facts], found: Facts, verdict: Verdict | None) -> Iterator[str]:
     for each in targets:
         yield f"{each['name']}: {'; '.join(_steps(each))}"
+    if verdict and verdict.allowed:
+        yield f"etcd: {verdict.reason}"
+    if verdict and verdict.warning:
+        yield verdict.warning
     if found["volumes"]:
         yield f"Lost volumes (their claims stay; delete them): {'; '.join(map(_volume, found['volumes']))}"
     if found["stranded"]:
@@ -163,6 +225,11 @@ def _lines(targets: Sequence[Facts], found: Facts) -> Iterator[str]:
 
 
 def _steps(target: Facts) -> Iterator[str]:
+    if target["stays"]:
+        yield "the machine that answers is that of the node, so nothing is removed"
+        return
+    if target["members"]:
+        yield "remove its member of etcd"
     if target["node"]:
         yield f"drain and delete the node {target['node']}" if target["drains"] else f"delete the node {target['node']}"
     else:
@@ -177,6 +244,8 @@ def _steps(target: Facts) -> Iterator[str]:
 
 def removal_result(target: Facts) -> str:
     """Return what has become of a node, as a sentence."""
+    if target["stays"]:
+        return f"{target['name']}: the machine that answers is that of the node. Nothing was removed."
     if target["reset"]:
         return f"{target['name']} was removed from the cluster, and its host was reset."
     if target["node"] or target["record"]:

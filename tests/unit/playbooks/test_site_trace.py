@@ -216,7 +216,7 @@ def one_becomes_three(place: Path) -> Story:
 
 
 def third_is_lost(place: Path) -> Story:
-    """The same, and cp3 is lost before it joins: the run says what is missing."""
+    """The same, and cp3 is lost before it joins: cp2 stays in the cluster."""
     story = one_becomes_three(place)
     lost = {"unreachable": True, "msg": "No route to host"}
     story.answer("kubeadm_join", lost, host="cp3")
@@ -227,8 +227,11 @@ def first_is_replaced(place: Path) -> Story:
     """replace_node.yml: cp1 is a new machine, and the former one is off."""
     story = by_name(Story(place, bare=["cp1"], finished=("cp2", "cp3", "gpu1")))
     story.playbook, story.settings["node"] = "replace_node", "cp1"
-    off = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
-    story.answer("k8s_info", {"resources": [{"metadata": {"name": "cp1"}, "status": off}]}, '"kind": "Node"}')
+    node = {"name": "cp1", "uid": "u-1", "ready": False, "control_plane": True, "host": "cp1"}
+    node |= {"addresses": ["192.168.7.11"], "machine_id": "f" * 32}
+    target = {"name": "cp1", "host": "cp1", "claimed": "cp1", "node": node, "removed": None, "pods": [], "problem": ""}
+    story.answer("node_removal_info", {"targets": [target], "volumes": [], "stranded": []})
+    story.answer("node_removal", {"changed": True})
     health = {"cp1": "unhealthy", "cp2": "healthy", "cp3": "healthy"}
     members = [{"id": name, "name": name, "health": health[name], "learner": False} for name in health]
     counts = {"voters": 3, "healthy": 2, "quorum": 2, "has_quorum": True, "may_fail": 0}

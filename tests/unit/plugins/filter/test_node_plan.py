@@ -115,7 +115,8 @@ def test_api_host_is_an_existing_control_plane(
     hosts: dict[str, dict[str, Any]], exists: bool, api_host_name: str, joining: list[str]
 ) -> None:
     found = planned(hosts)["cluster"]
-    assert (found["exists"], found["api_host"], found["joining"]) == (exists, api_host_name, joining)
+    joins = found["joining_workers"] + found["joining_control_planes"]
+    assert (found["exists"], found["api_host"], joins) == (exists, api_host_name, joining)
     names = [name for name in hosts if name.startswith("cp")]
     assert found["control_planes"] == names
     # Before the plan, roles choose it by the same rule.

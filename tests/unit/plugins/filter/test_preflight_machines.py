@@ -49,7 +49,7 @@ def cluster(
         (
             node("gpu2", 13, machine_id=FORMER, ready=False),
             "node_of_former_machine",
-            ["a node gpu2 (NotReady) of another machine", "remove_node -i INVENTORY -e node=gpu2"],
+            ["a node gpu2 (NotReady) of another machine", "replace_node -i INVENTORY -e node=gpu2"],
         ),
         (node("gpu2", 19, machine_id=FORMER), "node_of_former_machine", ["gpu2 (Ready)"]),
         (
@@ -60,7 +60,7 @@ def cluster(
         (
             node("old7", 19, host="gpu2", machine_id=FORMER),
             "host_is_another_machine",
-            ["this host is the node old7 (Ready), but the machine that answers calls itself gpu2", "-e node=old7"],
+            ["this host is the node old7 (Ready), but the machine that answers calls itself gpu2", "replace_node -i INVENTORY -e node=gpu2"],
         ),
     ],
 )
@@ -69,6 +69,8 @@ def test_machine_in_the_place_of_a_node_is_refused(gpu2: dict[str, Any], kind: s
     assert (problem["kind"], problem["host"]) == (kind, "gpu2")
     text = " ".join(problem[field] for field in ("what", "where", "why", "do"))
     assert all(word in text for word in words), text
+    replaced = find(cluster(gpu2), {**SETTINGS, **HOSTS, "replaces": "gpu1, gpu2"})
+    assert [each["kind"] for each in replaced] == ([kind] if kind == "node_address_taken" else [])
 
 
 @pytest.mark.parametrize(
@@ -109,6 +111,13 @@ def test_host_with_the_files_of_a_deleted_node_is_refused(removed: dict[str, Any
     assert words in problem["what"] and "-e node=gpu2` (or kubeadm reset on the host)" in problem["do"]
 
 
+def test_control_plane_whose_node_was_deleted_is_refused() -> None:
+    hosts = cluster(bare=False)
+    settings = {**SETTINGS, **HOSTS, "control_plane": ["gpu2", "cp1"], "cluster_api_endpoint": "api.lab.internal:6443"}
+    hosts["gpu2"]["facts"]["cluster"]["role"] = "control_plane"
+    assert ("node_deleted", "gpu2") in [(each["kind"], each["host"]) for each in find(hosts, settings)]
+
+
 def test_nodes_are_only_missing_if_the_api_was_read() -> None:
     assert find(cluster(bare=False, api=False), {**SETTINGS, **HOSTS}) == []
 
@@ -135,6 +144,22 @@ def test_nodes_that_no_inventory_knows_are_a_note(extra: dict[str, Any], unknown
     del hosts["gpu2"]
     notes = [note for note in preflight_notes(hosts, {**SETTINGS, **HOSTS}) if "inventory does not name" in note]
     assert [unknown in note for note in notes] == ([True] if unknown else [])
+
+
+@pytest.mark.parametrize(
+    ("removed", "noted"),
+    [
+        ({}, ""),
+        ({"gpu7": {"host": "gpu7", "machine_id": "", "since": "2026-11-28T10:00:00Z"}}, "gpu7 (2026-11-28T10:00:00Z)"),
+        ({"gpu7": {"host": "", "machine_id": "", "since": ""}}, "gpu7 (at an unknown time)"),
+        # A problem of its own, if it has the files of the node.
+        ({"gpu2": {"host": "gpu2", "machine_id": "", "since": ""}}, ""),
+    ],
+)
+def test_removed_nodes_whose_machine_was_not_reset_are_a_note(removed: dict[str, Any], noted: str) -> None:
+    notes = preflight_notes(cluster(removed=removed), {**SETTINGS, **HOSTS})
+    found = [note for note in notes if "gone, not fenced" in note]
+    assert [noted in note for note in found] == ([True] if noted else [])
 
 
 def test_addresses_of_the_inventory() -> None:

@@ -44,10 +44,18 @@ def cluster(reading: dict[str, Any], **changes: Any) -> dict[str, Any]:
 
 
 def plan(
-    target: dict[str, Any], reading: dict[str, Any], data: str = "keep", policy: str = "refuse", **found: Any
+    target: dict[str, Any],
+    reading: dict[str, Any],
+    data: str = "keep",
+    policy: str = "refuse",
+    replaces: bool = False,
+    members: list[dict[str, Any]] | None = None,
+    **found: Any,
 ) -> dict[str, Any]:
     found = {"targets": [target], "volumes": [], "stranded": [], **found}
-    result: dict[str, Any] = FILTERS["removal_plan"](found, {"gpu2": reading}, ["cp1"], CA, data, policy)
+    settings = {"data": data, "policy": policy, "replaces": replaces}
+    etcd = {"members": members or []}
+    result: dict[str, Any] = FILTERS["removal_plan"](found, {target["host"]: reading}, CA, etcd, settings)
     return result
 
 
@@ -101,14 +109,13 @@ def test_only_the_machine_of_the_node_is_reset(
     ("target", "reading", "options", "problem"),
     [
         (entry(problem="gpu7 is neither"), {}, {}, "gpu7 is neither."),
-        (entry(node={**NODE, "control_plane": True}), MEMBER, {}, "gpu2 is a control plane."),
-        (entry(node=None), cluster(MEMBER, role="control_plane"), {}, "gpu2 is a control plane."),
-        (entry(host="cp1"), MEMBER, {}, "is a control plane."),
         (entry(node=None), cluster(MEMBER, ca_hashes=["sha256:b"]), {}, "gpu2 is a node of another cluster."),
         (entry(), MEMBER, {"volumes": [VOLUME]}, "would be lost: pvc-1 (claim team/data, /x on gpu2). Copy"),
         (entry(), MEMBER, {"volumes": [{**VOLUME, "claim": ""}]}, "pvc-1 (no claim, /x on gpu2)"),
         (entry(pods=[POD]), {}, {}, "runs pods that use its GPUs: team/train. Its host does not answer"),
         (entry(pods=[POD]), {}, {"policy": "wait"}, "team/train"),
+        # Another machine answers at the address of a node that works.
+        (entry(pods=[POD]), {**BARE, "machine_id": OTHER}, {}, "team/train"),
         (entry(pods=[POD]), {}, {"policy": "defer"}, "team/train"),
         (entry(pods=[POD]), {}, {"policy": "drain"}, ""),
         (entry(pods=[POD]), {}, {"policy": "ignore"}, ""),
@@ -160,24 +167,117 @@ def test_names_are_a_list_or_separated_by_commas(given: Any, names: list[str]) -
 
 
 @pytest.mark.parametrize(
-    ("names", "answering", "left_out", "problem"),
+    ("names", "there", "left_out", "problem"),
     [
-        (["gpu2"], ["cp1"], [], ""),
-        ([], ["cp1"], [], "no node is named. Name one or several with -e node=NAME,NAME."),
-        (["gpu2"], ["cp1"], ["cp2"], "--limit leaves out cp2."),
-        (["gpu2"], [], [], "no control plane answers (cp1, cp2)."),
+        (["gpu2"], "cp1", [], ""),
+        (["cp1"], "cp2", [], ""),
+        ([], "cp1", [], "no node is named. Name one or several with -e node=NAME,NAME."),
+        (["gpu2"], "cp1", ["cp2"], "--limit leaves out cp2."),
+        (["gpu2"], "", [], "no control plane answers (cp1, cp2)."),
+        (["cp1"], "", [], "no control plane answers (cp2)."),
+        (["cp1", "gpu2", "cp2"], "", [], "no control plane would be left."),
     ],
 )
 def test_run_without_a_node_or_a_control_plane_is_refused(
-    names: list[str], answering: list[str], left_out: list[str], problem: str
+    names: list[str], there: str, left_out: list[str], problem: str
 ) -> None:
-    found = FILTERS["removal_problem"](names, ["cp1", "cp2"], answering, left_out)
+    found = FILTERS["removal_problem"](names, ["cp1", "cp2"], there, left_out)
     assert found.startswith(problem) if problem else found == ""
 
 
 def test_host_that_answers_but_was_not_read_is_not_taken_for_a_silent_one() -> None:
-    found = FILTERS["removal_problem"](["gpu2"], ["cp1"], ["cp1"], [], ["gpu2"])
+    found = FILTERS["removal_problem"](["gpu2"], ["cp1"], "cp1", [], ["gpu2"])
     assert found.startswith("gpu2 could not be read.")
+
+
+@pytest.mark.parametrize(
+    ("names", "readings", "chosen"),
+    [
+        (["gpu2"], {"cp1": {"api": "alive"}, "cp2": {"api": "alive"}}, "cp1"),
+        (["cp1"], {"cp1": {"api": "alive"}, "cp2": {"api": "alive"}}, "cp2"),
+        (["gpu2"], {"cp1": {"api": "silent"}, "cp2": {"api": "alive"}}, "cp2"),
+        (["gpu2"], {"cp1": {}, "cp2": {"api": "silent"}}, "cp2"),
+        (["cp1"], {"cp1": {"api": "alive"}, "cp2": {}}, ""),
+    ],
+)
+def test_api_is_that_of_a_control_plane_that_stays(
+    names: list[str], readings: dict[str, Any], chosen: str
+) -> None:
+    assert FILTERS["removal_api_host"](names, ["cp1", "cp2"], readings) == chosen
+
+
+CP1 = {**NODE, "name": "cp1", "control_plane": True, "host": "cp1"}
+DEAD = {**CP1, "ready": False}
+ON_CP1 = cluster(MEMBER, role="control_plane", node_name="cp1")
+NEW = {**BARE, "machine_id": OTHER}
+
+
+def control_plane(**changes: Any) -> dict[str, Any]:
+    return entry(name="cp1", host="cp1", claimed="cp1", node=CP1, **changes)
+
+
+def members(*unhealthy: str, names: str = "cp1 cp2 cp3") -> list[dict[str, Any]]:
+    health = {name: "unhealthy" if name in unhealthy else "healthy" for name in names.split()}
+    return [{"id": f"id-{name}", "name": name, "learner": False, "health": health[name]} for name in health]
+
+
+@pytest.mark.parametrize(
+    ("node", "reading", "voters", "problem"),
+    [
+        (CP1, ON_CP1, members(), ""),
+        (DEAD, {}, members("cp1"), ""),
+        (DEAD, {}, members("cp1", names="cp1 cp2"), "etcd has no quorum (1 of 2 voters healthy, 2 needed)"),
+        (CP1, ON_CP1, members("cp2"), "etcd can't lose cp1: cp1 is healthy, and cp2 is unhealthy."),
+        (CP1, ON_CP1, members(names="cp1"), "it is the last voter of etcd."),
+    ],
+)
+def test_control_plane_leaves_only_if_the_others_keep_a_quorum(
+    node: dict[str, Any], reading: dict[str, Any], voters: list[dict[str, Any]], problem: str
+) -> None:
+    found = plan(entry(name="cp1", host="cp1", claimed="cp1", node=node), reading, members=voters)
+    assert problem in "".join(found["problems"]) and bool(problem) == bool(found["problems"])
+    (target,) = found["targets"]
+    assert (target["node"], target["members"], target["reset"]) == ("cp1", ["id-cp1"], bool(reading))
+    assert found["lines"][0].startswith("cp1: remove its member of etcd; ")
+    assert problem or found["lines"][1].endswith("after this, 0 of 2 may fail")
+
+
+def test_control_planes_that_have_failed_leave_first() -> None:
+    targets = [control_plane(), entry(name="cp3", host="cp3", claimed="cp3", node={**DEAD, "name": "cp3"})]
+    settings = {"data": "keep", "policy": "refuse", "replaces": False}
+    found = {"targets": targets, "volumes": [], "stranded": []}
+    made = FILTERS["removal_plan"](found, {"cp1": ON_CP1, "cp3": {}}, CA, {"members": members("cp3")}, settings)
+    assert ([each["name"] for each in made["targets"]], made["problems"]) == (["cp3", "cp1"], [])
+
+
+@pytest.mark.parametrize(
+    ("target", "reading", "unhealthy", "problem"),
+    [
+        (control_plane() | {"node": DEAD}, NEW, "cp1", ""),
+        (entry(node={**NODE, "ready": False}), NEW, "", ""),
+        # Of an earlier run, which was interrupted.
+        (entry(node=None, removed=REMOVED), NEW, "", ""),
+        (control_plane() | {"node": None}, NEW, "cp1", ""),
+        (control_plane(), NEW, "cp1", "the former machine runs: cp1 is healthy. Switch it off"),
+        (control_plane() | {"node": DEAD}, NEW, "", "the former machine runs: cp1 is healthy. Switch it off"),
+        (control_plane() | {"node": DEAD}, {}, "cp1", "the new machine does not answer."),
+        (control_plane() | {"node": DEAD}, cluster(ON_CP1, ca_hashes=["sha256:b"]), "cp1", "is in a cluster already"),
+        (entry(host="", node={**NODE, "ready": False}), {}, "", "gpu2 is not a host of the inventory."),
+    ],
+)
+def test_machine_is_replaced_by_a_new_one_while_the_former_is_off(
+    target: dict[str, Any], reading: dict[str, Any], unhealthy: str, problem: str
+) -> None:
+    found = plan(target, reading, replaces=True, members=members(unhealthy))
+    assert problem in "".join(found["problems"]) and bool(problem) == bool(found["problems"])
+    assert not found["targets"][0]["reset"]
+
+
+def test_machine_that_is_that_of_its_node_is_not_replaced() -> None:
+    found = plan(control_plane(), ON_CP1, replaces=True, members=members(), volumes=[VOLUME])
+    (target,) = found["targets"]
+    assert (found["problems"], target["node"], target["members"], target["reset"]) == ([], "", [], False)
+    assert FILTERS["removal_result"](target) == "cp1: the machine that answers is that of the node. Nothing was removed."
 
 
 def test_selectors_of_launch() -> None:
