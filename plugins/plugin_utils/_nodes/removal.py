@@ -53,7 +53,7 @@ def run_problem(
         return f"{listing(unread)} could not be read. Fix what the failed task shows, and run this again."
     if not staying:
         return (
-            f"no control plane would be left. A cluster with one control plane that is lost is restored "
+            "no control plane would be left. A cluster with one control plane that is lost is restored "
             "(docs/restore.md), and gpulab.kubernetes.reset removes the whole cluster."
         )
     if not there:
@@ -81,7 +81,9 @@ def removal_plan(
     """
     members = [_member(each) for each in as_mappings(etcd.get("members") or [])]
     replaces = bool(settings.get("replaces"))
-    targets = [_target(each, readings.get(each["host"]) or {}, authority, members, replaces) for each in found["targets"]]
+    targets = [
+        _target(each, readings.get(each["host"]) or {}, authority, members, replaces) for each in found["targets"]
+    ]
     going = {name for each in targets for name in each["members"]}
     verdict = may_remove(members, going) if going else None
     problems = list(_problems(found, readings, authority, settings["policy"]))
@@ -155,9 +157,7 @@ def _name(entry: Facts) -> str:
     return str(found.get("name") or entry["claimed"])
 
 
-def _problems(
-    found: Facts, readings: Mapping[str, Facts], authority: Sequence[str], policy: str
-) -> Iterator[str]:
+def _problems(found: Facts, readings: Mapping[str, Facts], authority: Sequence[str], policy: str) -> Iterator[str]:
     for entry in found["targets"]:
         node, reading = as_mapping(entry["node"]), readings.get(entry["host"]) or {}
         cluster = as_mapping(reading.get("cluster"))

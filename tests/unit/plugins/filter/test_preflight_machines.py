@@ -60,7 +60,10 @@ def cluster(
         (
             node("old7", 19, host="gpu2", machine_id=FORMER),
             "host_is_another_machine",
-            ["this host is the node old7 (Ready), but the machine that answers calls itself gpu2", "replace_node -i INVENTORY -e node=gpu2"],
+            [
+                "this host is the node old7 (Ready), but the machine that answers calls itself gpu2",
+                "replace_node -i INVENTORY -e node=gpu2",
+            ],
         ),
     ],
 )

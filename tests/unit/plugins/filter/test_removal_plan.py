@@ -200,9 +200,7 @@ def test_host_that_answers_but_was_not_read_is_not_taken_for_a_silent_one() -> N
         (["cp1"], {"cp1": {"api": "alive"}, "cp2": {}}, ""),
     ],
 )
-def test_api_is_that_of_a_control_plane_that_stays(
-    names: list[str], readings: dict[str, Any], chosen: str
-) -> None:
+def test_api_is_that_of_a_control_plane_that_stays(names: list[str], readings: dict[str, Any], chosen: str) -> None:
     assert FILTERS["removal_api_host"](names, ["cp1", "cp2"], readings) == chosen
 
 
@@ -277,7 +275,7 @@ def test_machine_that_is_that_of_its_node_is_not_replaced() -> None:
     found = plan(control_plane(), ON_CP1, replaces=True, members=members(), volumes=[VOLUME])
     (target,) = found["targets"]
     assert (found["problems"], target["node"], target["members"], target["reset"]) == ([], "", [], False)
-    assert FILTERS["removal_result"](target) == "cp1: the machine that answers is that of the node. Nothing was removed."
+    assert FILTERS["removal_result"](target).endswith("is that of the node. Nothing was removed.")
 
 
 def test_selectors_of_launch() -> None:
