@@ -1,4 +1,4 @@
-"""One control plane becomes three while the API is asked, each machine loses its power, and the run is interrupted.
+"""One control plane becomes three and one again, each machine loses its power, and the first one is replaced.
 
 etcd's heartbeat is 250 ms and its election timeout 2.5 s here (specs/control-planes.yml).
 """
@@ -21,14 +21,15 @@ from support.gpu_pod_prober import GpuPodProber
 from support.guides import Checkout, Guide
 from support.hosts import Host
 from support.lab import Lab, lab_command, running
-from support.play import play
+from support.play import play, variables
 
 SPEC = Path(__file__).parent / "specs" / "control-planes.yml"
 TIMING = "heartbeat 250 ms, election 2.5 s"
 CONTROL_PLANES = ("cp1", "cp2", "cp3")
 NAME = "api.my.internal"
 # The most that still counts as done, in seconds.
-GAP, FAILOVER, BACK = 3, 10, 180
+GAP, FAILOVER, BACK, REPLACEMENT = 3, 10, 180, 300
+REPLACE, REMOVE = "playbooks/replace_node.yml", "playbooks/remove_node.yml"
 Figure = Callable[[str, float], None]
 
 
@@ -65,6 +66,15 @@ class Site:
         self.path.write_text(text)
         self.path.chmod(0o600)
 
+    def put(self, machine: str, name: str) -> None:
+        """Let another machine be the host ``name``."""
+        lines = self.path.read_text().splitlines()
+        (new,) = [line for line in self.lab.path.read_text().splitlines() if line.startswith(f"{machine} ")]
+        new = f"{new.replace(machine, name, 1)} cluster_node_name={name}"
+        changed = [new if line.startswith(f"{name} ") else line for line in lines]
+        assert changed != lines
+        self.path.write_text("\n".join(changed) + "\n")
+
     def members(self, through: str) -> list[dict[str, Any]]:
         """Return the members of etcd as a control plane has them."""
         pki = "/etc/kubernetes/pki/etcd"
@@ -83,6 +93,12 @@ class Site:
         end = time.monotonic() + BACK
         while not {*nodes} <= self.cluster.ready_nodes():
             assert time.monotonic() < end, f"not ready within {BACK} s: {nodes}"
+            time.sleep(2)
+
+    def wait_until_lost(self, node: str, through: str) -> None:
+        end = time.monotonic() + BACK
+        while node in self.through(through).ready_nodes():
+            assert time.monotonic() < end, f"{node} is still ready after {BACK} s"
             time.sleep(2)
 
 
@@ -191,3 +207,54 @@ def test_a_run_works_without_the_first_control_plane(site: Site) -> None:
     site.power_on()
     site.wait_for(*CONTROL_PLANES)
     play(site.path).expect_unchanged()
+
+
+def test_the_machine_of_a_node_that_runs_is_not_replaced(site: Site) -> None:
+    run = play(site.path, *variables(node="cp1"), "--check", playbook=REPLACE).expect_success()
+    assert "cp1: the machine that answers is that of the node, so nothing is removed" in run.output
+    site.put("spare", "cp1")
+    run = play(site.path, *variables(node="cp1"), playbook=REPLACE)
+    assert run.status != 0 and "the former machine runs: cp1 is healthy. Switch it off" in run.failures()
+    assert len(site.members("cp2")) == len(CONTROL_PLANES)
+
+
+def test_the_first_control_plane_is_replaced(site: Site, tmp_path: Path, figure: Figure) -> None:
+    former = {each["ID"] for each in site.members("cp2")}
+    with (
+        GpuPodProber(site.through("cp2"), site.worker, "training") as training,
+        inside(site, tmp_path / "log") as prober,
+    ):
+        prober.wait()
+        site.power_off("cp1")
+        site.wait_until_lost("cp1", "cp2")
+        run = play(site.path)
+        assert run.status != 0 and "a node cp1 (NotReady) of another machine" in run.failures()
+        step = "gpulab.kubernetes.remove_node : Delete the node"
+        run = play(site.path, *variables(node="cp1"), playbook=REPLACE, env={"GPULAB_KILL_AT": step})
+        assert run.status == -9, run.tail()
+        begun = time.monotonic()
+        play(site.path, *variables(node="cp1"), playbook=REPLACE).expect_success()
+        seconds = time.monotonic() - begun
+        steps, gap = training.steps(), prober.gap("write")
+    figure("replacement of the first control plane, in seconds", seconds)
+    figure(f"gap (write) with a loss and its replacement ({TIMING})", gap.seconds)
+    members = site.members("cp2")
+    assert {each["name"] for each in members} == {*CONTROL_PLANES} and not any(
+        each.get("isLearner") for each in members
+    )
+    assert len(former & {each["ID"] for each in members}) == len(former) - 1
+    assert (steps.restarts, steps.lost) == (0, 0)
+    assert seconds <= REPLACEMENT and gap.seconds <= FAILOVER
+    play(site.path).expect_unchanged()
+
+
+def test_three_become_one(site: Site) -> None:
+    run = play(site.path, *variables(node="cp2,cp3"), playbook=REMOVE).expect_success()
+    assert "cp3 was removed from the cluster, and its host was reset." in run.output
+    assert site.through("spare").ready_nodes() == {"cp1", "gpu1"}
+    site.consists_of("cp1")
+    site.put("spare", "cp1")
+    play(site.path).expect_success()
+    play(site.path).expect_unchanged()
+    proxied = site.worker.run("cat /etc/gpulab/api-endpoint/haproxy.cfg")
+    assert [name for name in ("cp2", "cp3") if f"{site.hosts[name].variables['ansible_host']}:" in proxied] == []

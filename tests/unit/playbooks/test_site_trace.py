@@ -229,7 +229,15 @@ def first_is_replaced(place: Path) -> Story:
     story.playbook, story.settings["node"] = "replace_node", "cp1"
     node = {"name": "cp1", "uid": "u-1", "ready": False, "control_plane": True, "host": "cp1"}
     node |= {"addresses": ["192.168.7.11"], "machine_id": "f" * 32}
-    target = {"name": "cp1", "host": "cp1", "claimed": "cp1", "node": node, "removed": None, "pods": [], "problem": ""}
+    target: dict[str, Any] = {
+        "name": "cp1",
+        "host": "cp1",
+        "claimed": "cp1",
+        "node": node,
+        "removed": None,
+        "pods": [],
+        "problem": "",
+    }
     story.answer("node_removal_info", {"targets": [target], "volumes": [], "stranded": []})
     story.answer("node_removal", {"changed": True})
     health = {"cp1": "unhealthy", "cp2": "healthy", "cp3": "healthy"}
