@@ -43,7 +43,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _seconds: None))
     monkeypatch.setattr(Inventory, "read", lambda _path: hosts)
     monkeypatch.setattr(checks, "has_cluster", lambda _hosts: False)
-    monkeypatch.setattr(checks, "cluster_problems", lambda _hosts: found["problems"])
+    monkeypatch.setattr(checks, "cluster_problems", lambda _hosts, _outside: found["problems"])
     for module in (arena, checks):
         monkeypatch.setattr(module, "Cluster", SimpleNamespace(of=lambda _hosts: None))
     monkeypatch.setattr(checks, "identity", lambda _hosts: "1")
@@ -101,6 +101,23 @@ def test_only_a_run_that_its_fault_ended_was_interrupted(
     found = checks.not_interrupted(Point(kind, "host : Write", 0, 0.5), Run(status, "", [FAILED]), fired=fired)
     assert (found and found[0]) == outcome
     assert outcome != "failed" or (found and "it is held" in found[1])
+
+
+def test_a_removed_cluster_leaves_no_files(plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str] = []
+    monkeypatch.setattr(checks, "remains", lambda _hosts: left)
+    plan["problems"] = ["there is no API"]
+    reset = arena.Arena("playbooks/reset.yml")
+    assert reset.attempt(POINT, Path("unused")) == ("passed", "")
+    left.append("/etc/kubernetes is left on gpu1")
+    plan["down"] = [0]
+    assert reset.attempt(POINT, Path("unused")) == ("failed", left[0])
+
+
+def test_a_setup_may_have_another_name_than_its_play() -> None:
+    grown = arena.Arena("one-to-three")
+    assert grown.play == "site.yml" and grown.arguments == ["-i", f"{grown.controller}/three.ini"]
+    assert grown.nodes_with_disk() == ["cp1", "cp2", "cp3"]
 
 
 def test_steps_are_recorded_on_the_restored_lab_and_a_former_lab_is_removed_first(

@@ -113,7 +113,7 @@ def decide_control_plane(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verd
         return Verdict(
             REFUSE,
             "this host is a worker of the cluster",
-            "Remove it from the cluster (kubectl drain, kubectl delete node), run kubeadm reset on it, and run again.",
+            "Remove it from the cluster with the playbook gpulab.kubernetes.remove_node, and run again.",
         )
     if found.leftovers or found.damaged:
         left = ", ".join((*found.leftovers, *found.damaged))
