@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from support.api_prober import KINDS, ApiProber, admin_access, kubelet_server
+from support.backups import fetch
 from support.cluster import Cluster
 from support.gpu_pod_prober import GpuPodProber
 from support.guides import Checkout, Guide
@@ -225,6 +226,8 @@ def test_the_first_control_plane_is_replaced(site: Site, tmp_path: Path, figure:
         inside(site, tmp_path / "log") as prober,
     ):
         prober.wait()
+        # As if its disk were erased: the lab starts the machine again later.
+        site.hosts["cp1"].run("systemctl disable kubelet && sync")
         site.power_off("cp1")
         site.wait_until_lost("cp1", "cp2")
         run = play(site.path)
@@ -246,6 +249,28 @@ def test_the_first_control_plane_is_replaced(site: Site, tmp_path: Path, figure:
     assert (steps.restarts, steps.lost) == (0, 0)
     assert seconds <= REPLACEMENT and gap.seconds <= FAILOVER
     play(site.path).expect_unchanged()
+
+
+def test_two_of_three_are_lost(site: Site, tmp_path: Path) -> None:
+    play(site.path, playbook="playbooks/backup.yml").expect_success()
+    archive = fetch(site.hosts["cp3"], tmp_path)
+    for name in ("cp2", "cp3"):
+        site.power_off(name)
+    site.consists_of("cp1")
+    site.put("spare", "cp1")
+    options = variables(restore_archive=str(archive), restore_confirm="my")
+    play(site.path, *options, playbook="playbooks/restore.yml").expect_success()
+    play(site.path).expect_success()
+    site.consists_of(*CONTROL_PLANES)
+    site.put("spare", "cp1")
+    run = play(site.path, *variables(node="cp2,cp3"), playbook=REMOVE).expect_success()
+    assert "cp3 was deleted in the cluster but not reset: its host does not answer." in run.output
+    assert site.through("spare").ready_nodes() == {"cp1", "gpu1"} and len(site.members("spare")) == 1
+    site.power_on()
+    run = play(site.path, *variables(node="cp2,cp3"), playbook=REMOVE).expect_success()
+    assert "cp3 was removed from the cluster, and its host was reset." in run.output
+    play(site.path).expect_success()
+    assert {each["name"] for each in site.members("spare")} == {*CONTROL_PLANES}
 
 
 def test_three_become_one(site: Site) -> None:
