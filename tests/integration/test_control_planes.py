@@ -215,7 +215,7 @@ def test_the_machine_of_a_node_that_runs_is_not_replaced(site: Site) -> None:
     assert "cp1: the machine that answers is that of the node, so nothing is removed" in run.output
     site.put("spare", "cp1")
     run = play(site.path, *variables(node="cp1"), playbook=REPLACE)
-    assert run.status != 0 and "the former machine runs: cp1 is healthy. Switch it off" in run.failures()
+    assert run.status != 0 and "the former machine is still running: cp1 is healthy. Switch it off" in run.failures()
     assert len(site.members("cp2")) == len(CONTROL_PLANES)
 
 

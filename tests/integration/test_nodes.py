@@ -27,7 +27,7 @@ STEPS = (
     "gpulab.kubernetes.node_change : Cordon the node, and evict its pods",
     "gpulab.kubernetes.remove_node : Delete the node",
     "gpulab.kubernetes.remove_node : Reset the host",
-    "gpulab.kubernetes.remove_node : Forget that the host was not reset",
+    "gpulab.kubernetes.remove_node : Remove the record of the node",
 )
 # The machine does not answer for this time, in seconds; its sshd is started again by its own systemd.
 SILENT = "systemd-run --quiet --on-active={} systemctl start ssh; systemctl stop ssh"
@@ -116,7 +116,7 @@ def test_wrong_names_change_nothing(site: Site) -> None:
     for options, words in (
         ((), "no node is named"),
         (("-e", "node=gpu9"), "gpu9 is neither a host of the inventory nor a node of the cluster"),
-        (("-e", "node=cp1"), "cp1 is a control plane"),
+        (("-e", "node=cp1"), "no control plane would be left"),
         (("-e", "node=gpu2", "--limit", "gpu2"), "--limit leaves out"),
         (("-e", "node=gpu2", "-e", "remove_node_data=maybe"), "remove_node_data"),
     ):

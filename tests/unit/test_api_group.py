@@ -110,7 +110,7 @@ def test_no_task_becomes_root_on_the_controller(path: Path) -> None:
 
 CHANGE_NODES = {"node_maintenance", "gpu_isolation", "gpu_sharing"}
 OPEN = {"open", "with_api", "connect"}
-# These read the nodes anyway, and node_pools or node_removal_info checks them; the report and the preparation of a reset
+# These read the nodes anyway, and node_pools or node_removal_info checks them; the report and what prepares a reset
 # change nothing.
 CHECK_THEMSELVES = {"site.yml", "plan.yml", "remove_node.yml", "report.yml", "reset.yml"}
 

@@ -60,7 +60,7 @@ def _problem(wanted: str, claim: Identity | None, node: Object | None, known: bo
     if node is None:
         return "" if known else f"{wanted} is neither a host of the inventory nor a node of the cluster"
     owner = nodes.annotations_of(node).get(RECORD)
-    return f"{wanted} is the node of the host {owner}. Write -e node={owner}" if owner in hosts else ""
+    return f"{wanted} is the node of the host {owner}. Use -e node={owner}" if owner in hosts else ""
 
 
 def gpu_pods(pods: Sequence[Object], node: Object) -> list[dict[str, Any]]:

@@ -50,6 +50,8 @@ _REGISTRATION = 300.0
 # kubeadm does not let a host join while its node is Ready, as it still is for some time after a power failure.
 _STILL_READY = re.compile(r'status "Ready" already exists in the cluster')
 _UNTIL_NOT_READY, _PAUSE = 120.0, 2.0
+# How long containers of a failed attempt may take to end.
+_ENDING = 60.0
 
 
 @dataclass(frozen=True)
@@ -112,14 +114,11 @@ class Outcome:
 class KubeadmJoin:
     """Runs ``kubeadm join``. ``module`` is an AnsibleModule, ``root`` the root directory."""
 
-    def __init__(
-        self, module: Any, executable: str, timeout: float, patience: float, root: str, ending: float = 60
-    ) -> None:
+    def __init__(self, module: Any, executable: str, timeout: float, patience: float, root: str) -> None:
         self._module = module
         self._kubeadm = Kubeadm(module, executable, timeout, root)
         self._patience = patience
         self._root = root
-        self._ending = ending
         self._etc = under(root, "/etc/kubernetes")
 
     def apply(self, wanted: Wanted) -> Outcome:
@@ -189,7 +188,7 @@ class KubeadmJoin:
 
     def _clean(self, configuration: str, aside: Path) -> list[str]:
         data = etcd_data(self._root, damaged_files(self._root, True)) or ETCD_DATA
-        return clean_control_plane(self._kubeadm, self._root, configuration, data, aside, self._ending, "a join")
+        return clean_control_plane(self._kubeadm, self._root, configuration, data, aside, _ENDING, "a join")
 
     def _decide(self, wanted: Wanted) -> tuple[state.Verdict, state.Evidence]:
         found = self._gather(wanted.control_plane)
@@ -217,7 +216,9 @@ class KubeadmJoin:
         if text is None or KUBELET_CONF in found.damaged:
             hashes = tuple(_hashes(ca))
             recorded = record.ca_cert_hashes if record else ()
-            return replace(found, ca_cert_hashes=hashes or recorded, joining=_is_joining(record, hashes))
+            return replace(
+                found, ca_cert_hashes=hashes or recorded, joining=bool(record and record.makes_control_plane(hashes))
+            )
         config = read_kubeconfig(text)
         hashes = tuple(_hashes(config.authority(self._root) or ca))
         return replace(
@@ -225,7 +226,7 @@ class KubeadmJoin:
             kubelet_conf=True,
             server=config.server,
             ca_cert_hashes=hashes,
-            joining=_is_joining(record, hashes),
+            joining=bool(record and record.makes_control_plane(hashes)),
             node=self._node(config),
         )
 
@@ -256,10 +257,6 @@ class KubeadmJoin:
             return replace(found, api=state.SILENT, api_message=str(error))
         metadata = as_mapping(as_mapping(answer.body).get("metadata"))
         return replace(found, api=state.KNOWN, marked=_MARK in as_mapping(metadata.get("labels")))
-
-
-def _is_joining(record: join_record.JoinRecord | None, ca_cert_hashes: Sequence[str]) -> bool:
-    return bool(record and record.control_plane and record.is_of(ca_cert_hashes))
 
 
 def _check_pki(wanted: Wanted) -> None:

@@ -107,7 +107,8 @@ def decide_control_plane(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verd
             REFUSE,
             "there are parts of a control plane on this host, which is not a working control plane of the cluster"
             + (f" ({', '.join(found.damaged)} empty, cut off or missing)" if found.damaged else ""),
-            "Repair it (docs/troubleshooting.md), or set it up again with the playbook gpulab.kubernetes.replace_node.",
+            "Repair it (docs/troubleshooting.md), or reset it with the playbook gpulab.kubernetes.remove_node, and run "
+            "again.",
         )
     if found.kubelet_conf:
         return Verdict(

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from .._files import put_file, read_text, under, write_text
-from .._json import as_texts
+from .._json import as_mapping, as_texts
 
 _PATH = "/var/lib/gpulab/kubeadm-join.json"
 
@@ -22,9 +22,10 @@ class JoinRecord:
     ca_cert_hashes: tuple[str, ...] = ()
     control_plane: bool = False
 
-    def is_of(self, ca_cert_hashes: Collection[str]) -> bool:
-        """Return whether it is about the cluster with these CAs; unknown ones don't contradict it."""
-        return not ca_cert_hashes or not self.ca_cert_hashes or bool({*ca_cert_hashes} & {*self.ca_cert_hashes})
+    def makes_control_plane(self, ca_cert_hashes: Collection[str]) -> bool:
+        """Return whether the host becomes a control plane of the cluster with these CAs; unknown ones match."""
+        known = ca_cert_hashes and self.ca_cert_hashes
+        return self.control_plane and (not known or bool({*ca_cert_hashes} & {*self.ca_cert_hashes}))
 
 
 def read(root: str) -> JoinRecord | None:
@@ -36,15 +37,13 @@ def read(root: str) -> JoinRecord | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return JoinRecord()
-    if isinstance(found, dict):
-        return JoinRecord(tuple(as_texts(found.get("ca_cert_hashes"))), found.get("control_plane") is True)
-    # Of a worker.
-    return JoinRecord(tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ())
+    fields = as_mapping(found)
+    return JoinRecord(tuple(as_texts(fields.get("ca_cert_hashes"))), fields.get("control_plane") is True)
 
 
 def write(root: str, ca_cert_hashes: Sequence[str], control_plane: bool) -> None:
     hashes = list(ca_cert_hashes)
-    found = {"ca_cert_hashes": hashes, "control_plane": True} if control_plane else hashes
+    found = {"ca_cert_hashes": hashes, "control_plane": control_plane}
     write_text(under(root, _PATH), json.dumps(found), mode=0o600)
 
 

@@ -65,9 +65,7 @@ def still_there(runner: Runner, root: str, port: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def clear(
-    clean: Callable[[], object], look: Callable[[], Sequence[str]], patience: float, what: str = "an init"
-) -> None:
+def clear(clean: Callable[[], object], look: Callable[[], Sequence[str]], patience: float, what: str) -> None:
     """Clean up and wait until nothing is left; clean up a second time if something remains. Raise DomainError.
 
     ``patience`` is how long to wait each time, in seconds.

@@ -59,7 +59,7 @@ def membership(root: str) -> dict[str, Any]:
     authorities = _certificates(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt"))
     hashes = [public_key_hash(certificate) for certificate in authorities]
     record = join_record.read(root)
-    joining = bool(control_plane and record and record.control_plane and record.is_of(hashes))
+    joining = bool(control_plane and record and record.makes_control_plane(hashes))
     server = _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf"))
     administrator = _server(text_or_nothing(root, "/etc/kubernetes/admin.conf"))
     return {

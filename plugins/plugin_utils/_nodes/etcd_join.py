@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...module_utils._etcd.members import HEALTHY
-from ...module_utils._json import as_mappings, as_texts
+from ...module_utils._etcd.members import HEALTHY, Member, member_of
+from ...module_utils._etcd.quorum import Standing, standing
+from ...module_utils._json import as_mappings
 from ...module_utils._kubeadm.kubeconfig import host_port
 from ...module_utils._words import listing
 
@@ -33,11 +34,10 @@ class Machine:
     node: str
     address: str
 
-    def owns(self, member: Mapping[str, Any]) -> bool:
+    def owns(self, member: Member) -> bool:
         """Return whether a member of etcd is that of this machine; one that never started has no name."""
-        name = member.get("name")
         url = f"https://{host_port(self.address, _PEER_PORT)}"
-        return name == self.node if name else bool(self.address) and url in as_texts(member.get("peer_urls"))
+        return member.name == self.node if member.name else bool(self.address) and url in member.peer_urls
 
 
 def machine_of(name: str, variables: Mapping[str, Any]) -> Machine:
@@ -57,47 +57,39 @@ def join_plan(
     """
     if "members" not in etcd:
         return {"remove": [], "problem": ""}
-    members = as_mappings(etcd.get("members"))
-    left = [each for each in members if own.owns(each) or (_is_unfinished(each) and _owner(each, joining))]
+    members = [member_of(each) for each in as_mappings(etcd.get("members"))]
+    left = [
+        each for each in members if own.owns(each) or (_is_unfinished(each) and any(one.owns(each) for one in joining))
+    ]
     others = [each for each in members if each not in left]
+    mine = [each for each in left if own.owns(each)]
     return {
-        "remove": [str(each["id"]) for each in left],
-        "problem": " ".join(_problems(etcd, [each for each in left if own.owns(each)], others, resumes)),
+        "remove": [each.id for each in left],
+        "problem": " ".join(_problems(standing(members), mine, others, resumes)),
     }
 
 
-def _problems(
-    etcd: Mapping[str, Any], mine: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], resumes: bool
-) -> Iterator[str]:
-    if not etcd.get("has_quorum"):
+def _problems(now: Standing, mine: Sequence[Member], others: Sequence[Member], resumes: bool) -> Iterator[str]:
+    if not now.has_quorum:
         yield (
-            f"etcd has no quorum ({etcd.get('healthy')} of {etcd.get('voters')} voters healthy, {etcd.get('quorum')} "
-            "needed), so it can't add a member. Start the control planes that have stopped; if they are lost, restore "
-            "a backup (docs/restore.md)."
+            f"etcd has no quorum ({now}, {now.quorum} needed), so it can't add a member. Start the control planes that "
+            "have stopped; if they are lost, restore a backup (docs/restore.md)."
         )
         return
-    healthy = [each for each in mine if each.get("health") == HEALTHY and not each.get("learner")]
+    healthy = [each.label for each in mine if each.health == HEALTHY and not each.learner]
     if healthy and not resumes:
         yield (
-            f"{listing(_label(each) for each in healthy)} is a healthy member of etcd, but this host has no control "
-            "plane: another machine has its name. Give each host its own name."
+            f"{listing(healthy)} is a healthy member of etcd, but this host has no control plane: another machine has "
+            "its name. Give each host its own name."
         )
-    dead = [each for each in others if each.get("health") != HEALTHY]
+    dead = [each for each in others if each.health != HEALTHY]
     if dead:
-        why = listing(f"{_label(each)} ({each.get('why') or each.get('health')})" for each in dead)
+        why = listing(f"{each.label} ({each.why or each.health})" for each in dead)
         yield f"not all members of etcd are healthy: {why}. {_REPLACE}, and run this again."
-    learners = [_label(each) for each in others if each.get("learner") and each not in dead]
+    learners = [each.label for each in others if each.learner and each not in dead]
     if learners:
         yield f"{listing(learners)} is still a learner of etcd, and it allows a single one. Run this with that host."
 
 
-def _is_unfinished(member: Mapping[str, Any]) -> bool:
-    return bool(member.get("learner")) or not member.get("name")
-
-
-def _owner(member: Mapping[str, Any], machines: Sequence[Machine]) -> bool:
-    return any(machine.owns(member) for machine in machines)
-
-
-def _label(member: Mapping[str, Any]) -> str:
-    return str(member.get("name") or f"{member.get('id')} (never started)")
+def _is_unfinished(member: Member) -> bool:
+    return member.learner or not member.name

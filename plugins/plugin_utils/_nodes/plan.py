@@ -65,7 +65,8 @@ def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> H
 
 def api_host(hosts: Iterable[Host]) -> str:
     """Return the control plane through which the API is reached: preferably one that answers, or that is finished."""
-    return next((host.name for host in sorted(hosts, key=lambda host: (not host.answers, not host.member))), "")
+    found = min(hosts, key=lambda host: (not host.answers, not host.member), default=None)
+    return found.name if found else ""
 
 
 def plan(hosts: Sequence[Host]) -> dict[str, Any]:

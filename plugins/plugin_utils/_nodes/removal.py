@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...module_utils._etcd.members import HEALTHY, Member
+from ...module_utils._etcd.members import HEALTHY, Member, member_of
 from ...module_utils._etcd.quorum import Verdict, may_remove
-from ...module_utils._json import as_mapping, as_mappings, as_text, as_texts
+from ...module_utils._json import as_mapping, as_mappings, as_texts
 from ...module_utils._kubeadm.init_decision import ALIVE
 from ...module_utils._words import listing
 from .disruption import decide
+from .plan import Host
+from .plan import api_host as choose_api_host
 
 LOSE = "lose"
-_OTHER = "another machine or installation answers, so it is not reset"
 Facts = Mapping[str, Any]
 
 
@@ -29,7 +30,7 @@ def wanted_names(value: Any) -> list[str]:
 def api_host(names: Sequence[str], control_planes: Sequence[str], readings: Mapping[str, Facts]) -> str:
     """Return a control plane that stays and was read, preferably one whose API answers, empty if there is none."""
     left = [host for host in control_planes if host not in names and readings.get(host)]
-    return next(iter(sorted(left, key=lambda host: readings[host].get("api") != ALIVE)), "")
+    return choose_api_host(Host(host, True, True, answers=readings[host].get("api") == ALIVE) for host in left)
 
 
 def run_problem(
@@ -79,7 +80,7 @@ def removal_plan(
     node's pods are evicted (``drains``), whether the host is ``reset``, the name of the node in the ``record`` of those
     that were not reset, empty if it is in none, and whether it ``stays``, because its machine is no other one.
     """
-    members = [_member(each) for each in as_mappings(etcd.get("members") or [])]
+    members = [member_of(each) for each in as_mappings(etcd.get("members") or [])]
     replaces = bool(settings.get("replaces"))
     targets = [
         _target(each, readings.get(each["host"]) or {}, authority, members, replaces) for each in found["targets"]
@@ -100,15 +101,6 @@ def removal_plan(
     # While a member is not healthy, no healthy one can leave.
     targets.sort(key=lambda each: not healthy.isdisjoint(each["members"]))
     return {"problems": problems, "lines": list(_lines(targets, found, verdict)), "targets": targets}
-
-
-def _member(facts: Facts) -> Member:
-    return Member(
-        as_text(facts.get("id")),
-        as_text(facts.get("name")),
-        learner=bool(facts.get("learner")),
-        health=as_text(facts.get("health")),
-    )
 
 
 def _target(
@@ -177,8 +169,7 @@ def _unasked(entry: Facts, policy: str) -> Iterator[str]:
         names = listing(f"{pod['namespace']}/{pod['name']}" for pod in entry["pods"])
         yield (
             f"{entry['name']} runs pods that use its GPUs: {names}. Its host does not answer, so the run can't wait "
-            "for them. Choose with -e cluster_disruption_policy=drain (evict them), =signal (with time to save) or "
-            "=ignore."
+            "for them. Choose with -e cluster_disruption_policy=drain (evict them) or =ignore."
         )
 
 
@@ -193,7 +184,7 @@ def _replacement_problems(
         if target["stays"]:
             continue
         if not entry["host"]:
-            yield f"{host} is not a host of the inventory. Write the name that its machine has there."
+            yield f"{host} is not a host of the inventory. Use the name of its machine in the inventory."
         elif not reading:
             yield f"the new machine does not answer. Put its address into the inventory (ansible_host of {host})."
         elif as_mapping(reading.get("cluster")).get("begun"):
@@ -203,8 +194,8 @@ def _replacement_problems(
             )
         elif runs:
             yield (
-                f"the former machine runs: {listing(dict.fromkeys(runs))} is healthy. Switch it off, and wait until "
-                "its node is no longer ready, which takes up to a minute."
+                f"the former machine is still running: {listing(dict.fromkeys(runs))} is healthy. Switch it off, and "
+                "wait until its node is no longer ready, which takes up to a minute."
             )
 
 
@@ -236,10 +227,8 @@ def _steps(target: Facts) -> Iterator[str]:
         yield "not a node of this cluster"
     if target["reset"]:
         yield "reset the host"
-    elif target["node"] and not target["host"]:
-        yield "the inventory has no host to reset"
     elif target["node"] or target["record"]:
-        yield "the host does not answer, so it is not reset" if target["silent"] else _OTHER
+        yield f"{_why_not_reset(target)}, so it is not reset"
 
 
 def removal_result(target: Facts) -> str:
@@ -250,11 +239,16 @@ def removal_result(target: Facts) -> str:
         return f"{target['name']} was removed from the cluster, and its host was reset."
     if target["node"] or target["record"]:
         return (
-            f"{target['name']} was deleted in the cluster but not reset: "
-            + ("its host does not answer. " if target["host"] and target["silent"] else "")
-            + "The cluster remembers it. When the machine is back, run this again, or reinstall it."
+            f"{target['name']} was deleted in the cluster but not reset: {_why_not_reset(target)}. The cluster "
+            "remembers it. When the machine is back, run this again, or reinstall it."
         )
     return f"{target['name']} is not a node of this cluster, and there is nothing to reset."
+
+
+def _why_not_reset(target: Facts) -> str:
+    if not target["host"]:
+        return "the inventory has no host for it"
+    return "its host does not answer" if target["silent"] else "another machine or installation answers"
 
 
 def _volume(volume: Facts) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from ...module_utils._words import listing
 
 LOSE = "lose"
-_REMOVE_FIRST = "ansible-playbook gpulab.kubernetes.remove_node -i INVENTORY -K -e node={}"
+_REMOVE_FIRST = "ansible-playbook gpulab.kubernetes.remove_node -i INVENTORY -e node={}"
 
 
 def decide(
@@ -29,8 +29,8 @@ def decide(
 
     ``hosts`` are the results of host_reset in check mode, with the ``node`` that the inventory names; ``selected`` are
     the hosts of this run. ``nodes`` are the names of the cluster's nodes and ``members`` those of etcd's members, None
-    if they are unknown. ``backup`` says whether one has to be taken, ``holds_lease`` whether another run may use the
-    API, and ``loses_etcd`` whether the data of etcd may go without a backup of this run.
+    if they are unknown. ``backup`` says whether one has to be taken, and ``loses_etcd`` whether the data of etcd may be
+    removed afterwards.
     """
     whole = bool(control_planes) and set(control_planes) <= set(selected)
     lost = settings.get("last_etcd_copy") == LOSE
@@ -43,19 +43,14 @@ def decide(
         *(_left_out(selected, cluster_hosts, settings.get("abandoned") or []) if whole else []),
         *_members(hosts, leaves, nodes, members, without_api),
     ]
-    if whole and has_etcd and not lost and not settings.get("backup", True):
-        problems.append(
-            "reset_backup is false, so the last copy of etcd's data would be lost. Take the backup, or add -e "
-            "reset_last_etcd_copy=lose."
-        )
+    backup = whole and has_etcd and not lost
     return {
         "problems": problems,
         "whole": whole,
         "confirmed": settings.get("confirm") == name,
-        "holds_lease": not without_api,
-        "backup": whole and has_etcd and not lost,
+        "backup": backup,
         # A member that has left has no last copy.
-        "loses_etcd": lost or (not whole and members is not None),
+        "loses_etcd": lost or backup or (not whole and members is not None),
     }
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Say which control planes a cluster lacks at the end of a run, and what another loss would mean. Pure."""
+"""Report which control planes a cluster lacks at the end of a run, and what another loss would mean. Pure."""
 
 from __future__ import annotations
 

@@ -15,6 +15,10 @@ from .model import Cluster, ClusterRule, Facts, Reading
 from .recorded import control_plane_facts
 
 _REMOVE = "ansible-playbook gpulab.kubernetes.remove_node -i INVENTORY -e node={}"
+_FORGET = (
+    "kubectl --namespace kube-system patch configmap gpulab-removed-nodes --type merge "
+    """--patch '{"data": {"NAME": null}}'"""
+)
 _REPLACE = "ansible-playbook gpulab.kubernetes.replace_node -i INVENTORY -e node={}"
 
 
@@ -84,7 +88,7 @@ def _deleted(reading: Reading, name: str, removed: Any) -> Problem:
         "node_deleted",
         f"The host has the files of the node {name} of this cluster, which has no such node: {how}",
         "/etc/kubernetes, /var/lib/kubelet",
-        "Its kubelet can't join again with these files, and its local volumes may be old",
+        "kubeadm can't join it again while it has these files, and its local volumes may be old",
         f"Reset the host, and run this again: `{_REMOVE.format(reading.host)}` (or kubeadm reset on the host). If the "
         "node was deleted by mistake, systemctl restart kubelet on the host brings it back",
     )
@@ -94,6 +98,7 @@ def not_reset(cluster: Cluster) -> Iterator[Problem]:
     """Name removed nodes whose host was not reset, and that no host of this run has."""
     for _reading, found in control_plane_facts(cluster):
         names = {str(each.facts["cluster"].get("node_name") or each.settings["node_name"]) for each in cluster.read}
+        names |= {*_nodes(cluster)}
         gone = [
             f"{name} ({entry['since'] or 'at an unknown time'})"
             for name, entry in sorted((found.get("removed_nodes") or {}).items())
@@ -104,9 +109,8 @@ def not_reset(cluster: Cluster) -> Iterator[Problem]:
                 "nodes_not_reset",
                 f"These nodes were removed while their machines could not be reset: {listing(gone)}",
                 "ConfigMap kube-system/gpulab-removed-nodes",
-                "Their machines are gone, not fenced: they still have keys of the cluster on their disks",
-                f"When a machine is back, reset it: `{_REMOVE.format('NAME')}`. If its disks were erased, kubectl "
-                "-n kube-system edit configmap gpulab-removed-nodes, and remove its entry",
+                "They are gone, not fenced: keys of the cluster are still on their disks",
+                f"When a machine is back, reset it: `{_REMOVE.format('NAME')}`. If its disks were erased: `{_FORGET}`",
             )
 
 

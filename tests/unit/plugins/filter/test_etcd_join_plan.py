@@ -65,7 +65,7 @@ def etcd_info(members: list[Member]) -> dict[str, Any]:
         ("1 3L", "cp2", ["cp2", "cp3"], False, ["3"], ""),
         ("1 3L", "cp2", ["cp2"], False, [], "cp3 is still a learner"),
         ("1 2 3!", "cp4", ["cp4"], False, [], "cp3 (it was asked). Start its machine"),
-        ("1 2 3?", "cp4", ["cp4"], False, [], "3 (never started)"),
+        ("1 2 3?", "cp4", ["cp4"], False, [], "3 (not started)"),
         # Voters of other hosts that join later stay until it is their turn.
         ("1 2 3!", "cp4", ["cp3", "cp4"], False, [], "not all members of etcd are healthy: cp3"),
         ("1 2", "cp2", ["cp2"], False, ["2"], "another machine has its name"),

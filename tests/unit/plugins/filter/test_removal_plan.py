@@ -70,10 +70,16 @@ def plan(
             {},
             False,
             False,
-            "delete the node gpu2; the host does not answer, so it is not reset",
+            "delete the node gpu2; its host does not answer, so it is not reset",
         ),
-        (entry(), {}, True, False, "drain and delete the node gpu2; the host does not answer, so it is not reset"),
-        (entry(host=""), {}, True, False, "drain and delete the node gpu2; the inventory has no host to reset"),
+        (entry(), {}, True, False, "drain and delete the node gpu2; its host does not answer, so it is not reset"),
+        (
+            entry(host=""),
+            {},
+            True,
+            False,
+            "the inventory has no host for it, so it is not reset",
+        ),
         # Reset by hand, and reinstalled.
         (entry(), BARE, True, True, "drain and delete the node gpu2; reset the host"),
         (entry(), {**BARE, "machine_id": OTHER}, True, False, "drain and delete the node gpu2; another machine"),
@@ -86,7 +92,7 @@ def plan(
         # Deleted before: with an old disk, and remembered.
         (entry(node=None), MEMBER, False, True, "gpu2: not a node of this cluster; reset the host"),
         (entry(node=None, removed=REMOVED), BARE, False, True, "not a node of this cluster; reset the host"),
-        (entry(node=None, removed=REMOVED), {}, False, False, "not a node of this cluster; the host does not answer"),
+        (entry(node=None, removed=REMOVED), {}, False, False, "not a node of this cluster; its host does not answer"),
         (entry(node=None, removed=REMOVED), {**BARE, "machine_id": OTHER}, False, False, "another machine"),
         (entry(node=None), BARE, False, False, "gpu2: not a node of this cluster"),
         (entry(node=None), {}, False, False, "gpu2: not a node of this cluster"),
@@ -147,7 +153,7 @@ def test_what_is_lost_or_left_without_a_node_is_shown() -> None:
     [
         (entry(), MEMBER, "gpu2 was removed from the cluster, and its host was reset."),
         (entry(), {}, "gpu2 was deleted in the cluster but not reset: its host does not answer."),
-        (entry(host=""), {}, "gpu2 was deleted in the cluster but not reset: The cluster remembers it."),
+        (entry(host=""), {}, "gpu2 was deleted in the cluster but not reset: the inventory has no host for it."),
         (entry(node=None), MEMBER, "gpu2 was removed from the cluster, and its host was reset."),
         (entry(node=None), BARE, "gpu2 is not a node of this cluster, and there is nothing to reset."),
         (entry(node=None, removed=REMOVED), {}, "gpu2 was deleted in the cluster but not reset"),
@@ -256,8 +262,13 @@ def test_control_planes_that_have_failed_leave_first() -> None:
         # Of an earlier run, which was interrupted.
         (entry(node=None, removed=REMOVED), NEW, "", ""),
         (control_plane() | {"node": None}, NEW, "cp1", ""),
-        (control_plane(), NEW, "cp1", "the former machine runs: cp1 is healthy. Switch it off"),
-        (control_plane() | {"node": DEAD}, NEW, "", "the former machine runs: cp1 is healthy. Switch it off"),
+        (control_plane(), NEW, "cp1", "is still running: cp1 is healthy. Switch it off"),
+        (
+            control_plane() | {"node": DEAD},
+            NEW,
+            "",
+            "is still running: cp1 is healthy. Switch it off",
+        ),
         (control_plane() | {"node": DEAD}, {}, "cp1", "the new machine does not answer."),
         (control_plane() | {"node": DEAD}, cluster(ON_CP1, ca_hashes=["sha256:b"]), "cp1", "is in a cluster already"),
         (entry(host="", node={**NODE, "ready": False}), {}, "", "gpu2 is not a host of the inventory."),

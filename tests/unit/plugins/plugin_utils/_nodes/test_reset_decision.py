@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 CLUSTER = ["cp1", "gpu1", "gpu2"]
 THREE = ["cp1", "cp2", "cp3", "gpu1"]
-REMOVE = "First run ansible-playbook gpulab.kubernetes.remove_node -i INVENTORY -K -e node={}."
+REMOVE = "First run ansible-playbook gpulab.kubernetes.remove_node -i INVENTORY -e node={}."
 UNKNOWN = (
     "The cluster can't be asked whether {} has left it. Repair its API, or if the cluster no longer exists, add -e "
     "reset_without_api=true."
@@ -22,10 +22,6 @@ UNKNOWN = (
 LEFT_OUT = (
     "Without its control plane, gpu1, gpu2 would keep parts of a cluster that no longer exists. Run this without "
     '--limit. If these hosts are lost, add -e \'{"reset_abandoned_hosts": ["gpu1", "gpu2"]}\'.'
-)
-NO_BACKUP = (
-    "reset_backup is false, so the last copy of etcd's data would be lost. Take the backup, or add -e "
-    "reset_last_etcd_copy=lose."
 )
 
 
@@ -84,8 +80,7 @@ DEAD = {"settings": {"without_api": True}}
         ),
         pytest.param(["cp2"], {"all_hosts": THREE, "nodes": ["cp1"]}, UNKNOWN.format("cp2"), id="members-are-unknown"),
         pytest.param(["cp2"], {"all_hosts": THREE, "nodes": ["cp1"], "members": ["cp1", "cp3"]}, "", id="has-left"),
-        pytest.param(CLUSTER, {"settings": {"backup": False}}, NO_BACKUP, id="no-backup"),
-        pytest.param(CLUSTER, {"settings": {"backup": False, "last_etcd_copy": "lose"}}, "", id="no-backup-on-purpose"),
+        pytest.param(CLUSTER, {"settings": {"last_etcd_copy": "lose"}}, "", id="no-backup-on-purpose"),
     ],
 )
 def test_refusals(selected: list[str], options: dict[str, Any], problem: str) -> None:
@@ -102,7 +97,7 @@ def test_only_the_name_of_the_cluster_confirms(confirm: Any, confirmed: bool) ->
 @pytest.mark.parametrize(
     ("selected", "options", "backup", "loses"),
     [
-        pytest.param(CLUSTER, {}, True, False, id="whole"),
+        pytest.param(CLUSTER, {}, True, True, id="whole"),
         pytest.param(CLUSTER, {"settings": {"last_etcd_copy": "lose"}}, False, True, id="whole-without-backup"),
         pytest.param(CLUSTER, {"found": hosts(*CLUSTER, begun=True)}, False, False, id="continues"),
         pytest.param(CLUSTER, {"found": hosts("gpu1", "gpu2") | {"cp1": host("cp1")}}, False, False, id="no-etcd"),
