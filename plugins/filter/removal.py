@@ -21,6 +21,7 @@ class FilterModule:
         return {
             "nfs_export_without": _nfs.without,
             "removal_api_host": removal.api_host,
+            "removal_asks_etcd": removal.asks_etcd,
             "removal_names": removal.wanted_names,
             "removal_plan": removal.removal_plan,
             "removal_problem": removal.run_problem,

@@ -12,6 +12,7 @@ from ..module_utils._files import read_text
 from ..module_utils._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
 from ..module_utils._kubeadm.x509 import CertificateError, certificates, public_key_hash
 from ..plugin_utils._nodes import reset
+from ..plugin_utils._nodes.removal import api_host
 
 DOCUMENTATION = r"""
 name: reset
@@ -29,12 +30,13 @@ def reset_decision(
     settings: Mapping[str, Any],
     nodes: Collection[str] | None = None,
     members: Collection[str] | None = None,
+    authority: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return what ``reset.decide`` decides about the hosts of this run, as host_reset has read them."""
     found = {host: dict(variables[host].get("__reset_found") or {}) for host in selected}
     for host, each in found.items():
         each["node"] = str(variables[host].get("__reset_node") or "")
-    return reset.decide(found, selected, hosts, control_planes, name, settings, nodes, members)
+    return reset.decide(found, selected, hosts, control_planes, name, settings, nodes, members, authority)
 
 
 def reset_kubeconfig(path: str, variables: Mapping[str, Any], control_planes: Sequence[str]) -> bool:
@@ -48,6 +50,26 @@ def reset_kubeconfig(path: str, variables: Mapping[str, Any], control_planes: Se
         return False
 
 
+def reset_asked(variables: Mapping[str, Any], control_planes: Sequence[str], hosts: Sequence[str]) -> str:
+    """Return the control plane outside of this run that answers and is asked about it, empty if there is none."""
+    readings = {name: variables[name].get("__reset_asked") or {} for name in control_planes}
+    return api_host(hosts, control_planes, readings)
+
+
+def reset_name(variables: Mapping[str, Any], control_planes: Sequence[str]) -> str:
+    """Return the name of the cluster in the record of the first control plane that was read, empty if none has one."""
+    clusters = [
+        (variables[host].get("__reset_found") or {}).get("cluster") or variables[host].get("__reset_asked") or {}
+        for host in control_planes
+    ]
+    return next((name for cluster in clusters if (name := str(cluster.get("name") or ""))), "")
+
+
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"reset_decision": reset_decision, "reset_kubeconfig": reset_kubeconfig}
+        return {
+            "reset_asked": reset_asked,
+            "reset_decision": reset_decision,
+            "reset_kubeconfig": reset_kubeconfig,
+            "reset_name": reset_name,
+        }

@@ -67,6 +67,10 @@ targets:
     claimed:
       description: The name of the node in O(identities), which may be empty.
       type: str
+    addresses:
+      description: The addresses of the host in the inventory.
+      type: list
+      elements: str
     node:
       description: The node, with C(name), C(uid), C(ready), C(control_plane), C(addresses), C(machine_id) and C(host).
       type: dict

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._errors import DomainError
+from .._words import listing
 from . import identity, nodes
 from .api import Api, ApiError
 from .identity import Identity
@@ -32,8 +33,9 @@ def targets(
     """Yield what is known of each wanted name, which is that of an inventory host, or else of a node.
 
     ``claims`` are by inventory host, ``hosts`` are all of the inventory. The result has the ``name``, the ``host``
-    (empty if the inventory has none), the node that the host ``claimed`` to be, the ``node`` (as in ``read_nodes``,
-    None if there is none), its entry among the ``removed`` ones (or None), and a ``problem``.
+    (empty if the inventory has none), the node that the host ``claimed`` to be, the ``addresses`` in the inventory, the
+    ``node`` (as in ``read_nodes``, None if there is none), its entry among the ``removed`` ones (or None), and a
+    ``problem``.
     """
     entries = {entry["name"]: entry for entry in read_nodes(found)}
     objects = {name(node): node for node in found}
@@ -41,14 +43,19 @@ def targets(
         claim = claims.get(each)
         recorded = [entry for entry in entries.values() if entry["host"] == each] if claim else []
         known = [key for key, entry in removed.items() if key == each or entry["host"] == each]
-        entry = recorded[0] if recorded else entries.get((claim.node or each) if claim else each)
+        own = entries.get((claim.node or each) if claim else each)
+        entry = recorded[0] if recorded else own
+        # A kubelet can write the annotation on its own node.
+        rivals = [*dict.fromkeys(str(one["name"]) for one in (*recorded, *([own] if own and recorded else [])))]
+        problem = _problem(each, claim, objects.get(entry["name"]) if entry else None, bool(known), hosts)
         yield {
             "name": each,
             "host": each if claim else "",
             "claimed": claim.node if claim else each,
+            "addresses": list(claim.addresses) if claim else [],
             "node": entry,
             "removed": {"name": known[0], **removed[known[0]]} if known and not entry else None,
-            "problem": _problem(each, claim, objects.get(entry["name"]) if entry else None, bool(known), hosts),
+            "problem": _rivalry(each, rivals) if len(rivals) > 1 else problem,
         }
 
 
@@ -61,6 +68,13 @@ def _problem(wanted: str, claim: Identity | None, node: Object | None, known: bo
         return "" if known else f"{wanted} is neither a host of the inventory nor a node of the cluster"
     owner = nodes.annotations_of(node).get(RECORD)
     return f"{wanted} is the node of the host {owner}. Use -e node={owner}" if owner in hosts else ""
+
+
+def _rivalry(host: str, names: Sequence[str]) -> str:
+    return (
+        f"the nodes {listing(names)} are all said to be the host {host} (annotation {RECORD}, or their name). Remove "
+        f"the annotation of those that are not: kubectl annotate node NAME {RECORD}-"
+    )
 
 
 def gpu_pods(pods: Sequence[Object], node: Object) -> list[dict[str, Any]]:

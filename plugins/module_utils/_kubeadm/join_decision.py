@@ -100,6 +100,12 @@ def decide_control_plane(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verd
     complete = found.kubelet_conf and found.control_plane and found.admin_conf and not found.damaged
     if complete and found.marked:
         return Verdict(JOINED, f"this host is the control plane {found.node} of the cluster")
+    if found.joining and complete and found.api == SILENT:
+        return Verdict(
+            REFUSE,
+            f"whether an earlier join of this control plane has finished could not be determined: {found.api_message}",
+            "Nothing was changed. When the API server answers, run again.",
+        )
     if found.joining:
         return Verdict(CLEAN, "an earlier join of this control plane was interrupted")
     if present:

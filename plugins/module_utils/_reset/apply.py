@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from .._apt.cli import Apt
@@ -47,7 +47,11 @@ class Reset:
         self.left: list[str] = []
 
     def check(self, actions: Sequence[Action]) -> None:
-        """Raise DomainError if apt would remove more than the plan has."""
+        """Raise DomainError if something is mounted below a directory, or apt would remove more than the plan has."""
+        unmounted = {action.name for action in actions if action.kind == model.MOUNT}
+        for action in actions:
+            if action.do == REMOVE and action.kind in (model.DIRECTORY, model.DATA):
+                self._refuse_mounts(under(self._root, action.name), unmounted)
         names = [action.name for action in actions if (action.do, action.kind) == (REMOVE, model.PACKAGE)]
         if not names:
             return
@@ -197,9 +201,10 @@ class Reset:
             raise DomainError(f"Error while removing {error.filename or name}: {error.strerror or error}") from error
         self._remove_empty(path.parent)
 
-    def _refuse_mounts(self, path: Path) -> None:
+    def _refuse_mounts(self, path: Path, unmounted: Collection[str] = ()) -> None:
         real = f"{path.resolve()}/"
-        found = [point for point in self._host.mount_points() if str(under(self._root, point)).startswith(real)]
+        points = [point for point in self._host.mount_points() if point not in unmounted]
+        found = [point for point in points if str(under(self._root, point)).startswith(real)]
         if found:
             raise DomainError(
                 f"Error while removing {path}: something is mounted there, so that its data would be lost: "
@@ -209,7 +214,8 @@ class Reset:
     def _remove_empty(self, path: Path) -> None:
         for directory in (path, *path.parents):
             name = f"/{directory.relative_to(self._root)}" if directory != Path(self._root) else "/"
-            if name in known.STANDING or not directory.is_dir() or any(directory.iterdir()) or self._is_packaged(name):
+            stays = name in known.STANDING or not directory.is_dir() or directory.is_mount()
+            if stays or any(directory.iterdir()) or self._is_packaged(name):
                 return
             directory.rmdir()
 

@@ -19,6 +19,7 @@ from .._files import under
 _SOCKET = "unix:///run/containerd/containerd.sock"
 _PAUSE = 0.5
 _PATIENCE = 30.0
+_CONTAINERD = ["system.slice", "containerd.service"]
 
 
 def are_running(root: str) -> bool:
@@ -48,15 +49,24 @@ def stop(runner: Runner, root: str) -> None:
 
 
 def _processes(root: str) -> Iterator[int]:
-    """Yield the processes in the cgroups of pods, and containerd's shims in the namespace of Kubernetes."""
+    """Yield the processes in the cgroups of pods, and the shims of this host's containerd in Kubernetes' namespace.
+
+    Containers of Docker may contain nodes themselves (kind, minikube), whose pods are below the container's cgroup.
+    """
     proc = under(root, "/proc")
-    # If this host is itself a pod, all its processes are in such a cgroup.
-    in_pod = _is_in_pod(proc / "1")
+    # This host may itself be a container.
+    top = [part for part in _cgroup(proc / "1") if part != "init.scope"]
     for entry in proc.glob("[0-9]*"):
         if entry.name.isdigit() and int(entry.name) not in (1, os.getpid()):
             with contextlib.suppress(OSError):
-                if _is_shim(entry) or (_is_in_pod(entry) and not in_pod):
+                path = _cgroup(entry)
+                own = path[len(top) :] if path[: len(top)] == top else []
+                if _is_pod(own) or (_is_shim(entry) and own[:2] == _CONTAINERD):
                     yield int(entry.name)
+
+
+def _is_pod(path: list[str]) -> bool:
+    return bool(path) and path[0].startswith("kubepods")
 
 
 def _is_shim(entry: Path) -> bool:
@@ -64,9 +74,12 @@ def _is_shim(entry: Path) -> bool:
     return words[0].rpartition(b"/")[2].startswith(b"containerd-shim") and b"k8s.io" in words
 
 
-def _is_in_pod(entry: Path) -> bool:
+def _cgroup(entry: Path) -> list[str]:
+    """Return the parts of a process' path in systemd's hierarchy of cgroups (cgroups(7)), empty if it has none."""
     try:
         lines = (entry / "cgroup").read_text(errors="replace").splitlines()
     except FileNotFoundError:
-        return False
-    return any(part.startswith("kubepods") for line in lines for part in line.split(":", 2)[-1].split("/"))
+        return []
+    found = dict(line.split(":", 2)[1:] for line in lines if line.count(":") > 1)
+    path = found.get("") or found.get("name=systemd") or ""
+    return [part for part in path.split("/") if part]

@@ -44,7 +44,8 @@ class Action:
 class Readings:
     """What a host has now. ``copies`` are those of the record; ``rules`` are counts by table of the packet filter.
 
-    ``directories`` exist, ``data`` are directories with the reason to keep them, and ``busy`` says that pods run.
+    ``mounts`` are mount points with the directory below which they are, ``directories`` exist, ``data`` are directories
+    with the reason to keep them, and ``busy`` says that pods run.
     """
 
     record: Record = field(default_factory=lambda: Record({}))
@@ -55,7 +56,7 @@ class Readings:
     sysctls: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, int] = field(default_factory=dict)
-    mounts: tuple[str, ...] = ()
+    mounts: tuple[tuple[str, str], ...] = ()
     directories: tuple[str, ...] = ()
     data: Mapping[str, str] = field(default_factory=dict)
     kubeconfigs: Mapping[str, bool] = field(default_factory=dict)

@@ -101,7 +101,7 @@ def _has_docker(now: Readings) -> bool:
 def _unmounted(now: Readings, going: set[str]) -> list[str]:
     """Return the mounts to end, the last ones first. Those of a containerd that stays may be of other containers."""
     tops = (known.KUBELET, *(known.CONTAINERD if "containerd.io" in going else ()))
-    return [path for path in now.mounts if path.startswith(tops)]
+    return [point for point, top in now.mounts if top in tops]
 
 
 def _units(now: Readings) -> Iterator[Action]:

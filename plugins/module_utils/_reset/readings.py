@@ -92,12 +92,11 @@ class Host:
         lines = [line.split(" ") for line in text_or_nothing(self.root, "/proc/self/mountinfo").splitlines()]
         return [_ESCAPED.sub(lambda found: chr(int(found[1], 8)), line[4]) for line in lines if len(line) > 4]
 
-    def _mounts(self, going: Iterable[str]) -> Iterator[str]:
-        """Yield the mount points below directories that are removed; later ones may cover earlier ones."""
-        tops = [f"{self._path(path).resolve()}/" for path in going]
+    def _mounts(self, going: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield the mount points below directories that may go, and which; later ones may cover earlier ones."""
+        tops = {path: f"{self._path(path).resolve()}/" for path in going}
         for point in reversed(self.mount_points()):
-            if any(str(self._path(point)).startswith(top) for top in tops):
-                yield point
+            yield from ((point, path) for path, top in tops.items() if str(self._path(point)).startswith(top))
 
     def packet_filter(self, has_other_cni: bool) -> PacketFilter:
         removals = {}
@@ -171,17 +170,18 @@ class Host:
     def _directories(self) -> Iterator[str]:
         own = [f"{known.OWN}/{path.name}" for path in sorted(self._path(known.OWN).glob("*"))]
         kept = (*known.OWN_DATA, Path(DIRECTORY).name, Path(known.STATE).name)
-        own = [
-            path
-            for path in own
-            if not any(fnmatchcase(Path(path).name, each) for each in kept) and path not in self._data
-        ]
+        own = [path for path in own if not any(fnmatchcase(Path(path).name, each) for each in kept)]
         etcd = self.etcd()
-        # What else is in a directory of the user's choice is not known.
-        database = f"{etcd}/member" if etcd not in ("", known.ETCD) else known.ETCD
-        for path in dict.fromkeys((database, *known.DIRECTORIES, *known.CONTAINERD, *own)):
-            if os.path.lexists(self._path(path)) and not self._is_cleared(path):
+        # What else is in the directory is not known.
+        database = [f"{etcd}/member"] if etcd else []
+        for path in dict.fromkeys((*database, *known.DIRECTORIES, *known.CONTAINERD, *own)):
+            if os.path.lexists(self._path(path)) and not (self._is_cleared(path) or self._has_users_data(path)):
                 yield path
+
+    def _has_users_data(self, name: str) -> bool:
+        """Return whether a directory is one with data of users, or has one below it."""
+        top = self._path(name).resolve()
+        return any(top in (path, *path.parents) for path in (self._path(each).resolve() for each in self._data))
 
     def _is_cleared(self, name: str) -> bool:
         """Return whether a directory stays because it is a mount point or a link, and is empty."""

@@ -46,11 +46,11 @@ def _ensure(module: Any, root: str) -> dict[str, Any]:
     actions = plan(now, module.params["lose_data"])
     doing = [action for action in actions if action.do != KEEP]
     left: list[str] = []
+    reset = Reset(host, Apt(host.runner, module.params["lock_timeout"]), now.packages)
+    reset.check(actions)
     if doing and not module.check_mode:
         agreed = module.params["lose_etcd"] or begun.get("lose_etcd", False)
         _refuse_last_copy(now, agreed)
-        reset = Reset(host, Apt(host.runner, module.params["lock_timeout"]), now.packages)
-        reset.check(actions)
         record = {"schema": 1, **cluster, "lose_etcd": agreed}
         put_file(under(root, known.STATE), json.dumps(record).encode(), 0o600)
         reset.apply(actions)

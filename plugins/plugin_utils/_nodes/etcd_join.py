@@ -35,9 +35,13 @@ class Machine:
     address: str
 
     def owns(self, member: Member) -> bool:
-        """Return whether a member of etcd is that of this machine; one that never started has no name."""
-        url = f"https://{host_port(self.address, _PEER_PORT)}"
-        return member.name == self.node if member.name else bool(self.address) and url in member.peer_urls
+        return owns(member, self.node, [self.address])
+
+
+def owns(member: Member, node: str, addresses: Sequence[str]) -> bool:
+    """Return whether a member of etcd is that of a node; one that never started has no name, only its URL."""
+    urls = {f"https://{host_port(each, _PEER_PORT)}" for each in addresses if each}
+    return member.name == node if member.name else not urls.isdisjoint(member.peer_urls)
 
 
 def machine_of(name: str, variables: Mapping[str, Any]) -> Machine:

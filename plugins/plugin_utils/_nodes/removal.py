@@ -14,6 +14,7 @@ from ...module_utils._json import as_mapping, as_mappings, as_texts
 from ...module_utils._kubeadm.init_decision import ALIVE
 from ...module_utils._words import listing
 from .disruption import decide
+from .etcd_join import owns
 from .plan import Host
 from .plan import api_host as choose_api_host
 
@@ -62,9 +63,23 @@ def run_problem(
     return ""
 
 
+def asks_etcd(found: Facts, readings: Mapping[str, Facts], control_planes: Sequence[str]) -> bool:
+    """Return whether a control plane is to be removed, according to the inventory, the cluster or its host."""
+    return any(_is_control_plane(each, readings.get(each["host"]) or {}, control_planes) for each in found["targets"])
+
+
+def _is_control_plane(entry: Facts, reading: Facts, control_planes: Sequence[str]) -> bool:
+    return (
+        entry["host"] in control_planes
+        or bool(as_mapping(entry["node"]).get("control_plane"))
+        or as_mapping(reading.get("cluster")).get("role") == "control_plane"
+    )
+
+
 def removal_plan(
     found: Facts,
     readings: Mapping[str, Facts],
+    control_planes: Sequence[str],
     authority: Sequence[str],
     etcd: Facts,
     settings: Facts,
@@ -73,21 +88,30 @@ def removal_plan(
 
     ``found`` is the result of node_removal_info, ``readings`` are those of preflight_info by host, empty for a host
     that does not answer; ``authority`` are the hashes of the cluster's CA; ``etcd`` is the result of etcd_info, without
-    members if it was not asked. ``settings`` are ``data``, ``policy``, and ``replaces``, whether a new machine gets the
-    name of the former one. Each target has its ``name``, its ``host`` in the inventory and the ``recorded_host``,
-    ``node`` and ``uid`` (empty if there is no node any more), ``members`` (ids of the members of etcd that go with it),
-    ``addresses``, ``machine_id``, whether the machine of the node ``answers``, or any (``silent`` if not), whether the
-    node's pods are evicted (``drains``), whether the host is ``reset``, the name of the node in the ``record`` of those
-    that were not reset, empty if it is in none, and whether it ``stays``, because its machine is no other one.
+    members if it was not asked. ``settings`` are ``data``, ``policy``, ``check`` (whether this is check mode), and
+    ``replaces``, whether a new machine gets the name of the former one.
+
+    Each target has its ``name``, its ``host`` in the inventory, ``node`` and ``uid`` (empty if there is no node any
+    more), ``members`` (ids of the members of etcd that go with it), ``addresses``, ``machine_id``, whether the machine
+    of the node ``answers``, or any (``silent`` if not), whether the node's pods are evicted (``drains``), whether the
+    host is ``reset``, and with it data of etcd (``loses_etcd``), the name of the node in the ``record`` of those that
+    were not reset, empty if it is in none, and whether it ``stays``, because its machine is no other one.
     """
     members = [member_of(each) for each in as_mappings(etcd.get("members") or [])]
     replaces = bool(settings.get("replaces"))
     targets = [
         _target(each, readings.get(each["host"]) or {}, authority, members, replaces) for each in found["targets"]
     ]
+    for entry, target in zip(found["targets"], targets):
+        # A member that has left has no last copy of etcd's data.
+        is_control_plane = _is_control_plane(entry, readings.get(entry["host"]) or {}, control_planes)
+        target["loses_etcd"] = target["reset"] and "members" in etcd and is_control_plane
     going = {name for each in targets for name in each["members"]}
     verdict = may_remove(members, going) if going else None
     problems = list(_problems(found, readings, authority, settings["policy"]))
+    unasked = "members" not in etcd and not settings.get("check")
+    if unasked and asks_etcd(found, readings, control_planes):
+        problems.append("a control plane is named, but the members of etcd could not be read.")
     if replaces:
         problems += _replacement_problems(found["targets"], targets, readings, members)
     if verdict and not verdict.allowed:
@@ -108,22 +132,25 @@ def _target(
 ) -> dict[str, Any]:
     name = _name(entry)
     answers = _answers(entry, reading, authority)
-    stays = replaces and answers
+    cluster = as_mapping(reading.get("cluster"))
+    # Also a new machine whose join was interrupted after the former one was removed.
+    resumes = bool(cluster.get("begun")) and not entry["node"] and not _is_foreign(cluster, authority)
+    stays = replaces and (answers or resumes)
     node, removed = ({}, {}) if stays else (as_mapping(entry["node"]), as_mapping(entry["removed"]))
+    addresses = list(dict.fromkeys([*as_texts(node.get("addresses")), *as_texts(entry["addresses"])]))
     return {
         "name": entry["name"],
         "host": entry["host"],
-        "recorded_host": str(node.get("host") or ""),
         "node": name if node else "",
-        "members": [] if stays else [each.id for each in members if each.name == name],
+        "members": [] if stays else [each.id for each in members if owns(each, name, addresses)],
         "record": name if removed or (node and answers) else "",
         "uid": str(node.get("uid") or ""),
-        "addresses": as_texts(node.get("addresses")),
+        "addresses": addresses,
         "machine_id": str(node.get("machine_id") or reading.get("machine_id") or ""),
         "answers": answers,
         "silent": not reading,
         # A kubelet that has stopped would never confirm the end of a pod.
-        "drains": bool(node) and (bool(node.get("ready")) or answers),
+        "drains": bool(node.get("ready")),
         "reset": answers and not stays,
         "stays": stays,
     }
@@ -136,7 +163,12 @@ def _answers(entry: Facts, reading: Facts, authority: Sequence[str]) -> bool:
     if not cluster.get("ca_hashes"):
         return machine in known
     name = cluster.get("node_name")
-    return _is_ours(cluster, authority) and (name == _name(entry) if name else machine in known)
+    # Without a certificate and a node, it is a join that was interrupted.
+    return _is_ours(cluster, authority) and (name == _name(entry) if name else machine in known or not entry["node"])
+
+
+def _is_foreign(cluster: Facts, authority: Sequence[str]) -> bool:
+    return bool(cluster.get("ca_hashes")) and not _is_ours(cluster, authority)
 
 
 def _is_ours(cluster: Facts, authority: Sequence[str]) -> bool:
@@ -155,7 +187,7 @@ def _problems(found: Facts, readings: Mapping[str, Facts], authority: Sequence[s
         cluster = as_mapping(reading.get("cluster"))
         if entry["problem"]:
             yield f"{entry['problem']}."
-        elif not node and cluster.get("ca_hashes") and not _is_ours(cluster, authority):
+        elif not node and _is_foreign(cluster, authority):
             yield f"{entry['name']} is a node of another cluster. Use the inventory of that cluster."
         elif node.get("ready") and not _answers(entry, reading, authority):
             yield from _unasked(entry, policy)

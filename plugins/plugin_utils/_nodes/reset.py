@@ -9,6 +9,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from ...module_utils._json import as_mapping, as_texts
 from ...module_utils._words import listing
 
 LOSE = "lose"
@@ -24,41 +25,57 @@ def decide(
     settings: Mapping[str, Any],
     nodes: Collection[str] | None = None,
     members: Collection[str] | None = None,
+    authority: Collection[str] = (),
 ) -> dict[str, Any]:
     """Return the ``problems`` as sentences, whether the ``whole`` cluster goes, and what is done before.
 
     ``hosts`` are the results of host_reset in check mode, with the ``node`` that the inventory names; ``selected`` are
     the hosts of this run. ``nodes`` are the names of the cluster's nodes and ``members`` those of etcd's members, None
-    if they are unknown. ``backup`` says whether one has to be taken, and ``loses_etcd`` whether the data of etcd may be
-    removed afterwards.
+    if they are unknown. ``authority`` are the hashes of the CA of a control plane that stays, empty if none was read.
+    ``backup`` is the control plane that takes the last one, empty for none, and ``loses_etcd`` says whether the data of
+    etcd may be removed afterwards.
     """
-    whole = bool(control_planes) and set(control_planes) <= set(selected)
+    abandoned = settings.get("abandoned") or []
+    going = [host for host in control_planes if host in selected]
+    whole = bool(going) and set(control_planes) <= {*selected, *abandoned}
     lost = settings.get("last_etcd_copy") == LOSE
     # An interrupted reset has agreed to lose them, and etcd no longer runs.
-    has_etcd = any(found.get("etcd") and not found.get("begun") for found in hosts.values())
+    having = [host for host in going if hosts.get(host, {}).get("etcd") and not hosts[host].get("begun")]
     leaves = [] if whole else [host for host in selected if host in cluster_hosts]
     without_api = bool(settings.get("without_api"))
     problems = [
-        *_foreign(hosts, name),
-        *(_left_out(selected, cluster_hosts, settings.get("abandoned") or []) if whole else []),
+        *_foreign(hosts, name, _authorities(hosts, going) if whole else [*authority]),
+        *(_left_out(selected, cluster_hosts, abandoned) if whole else []),
         *_members(hosts, leaves, nodes, members, without_api),
     ]
-    backup = whole and has_etcd and not lost
+    backup = having[0] if whole and having and not lost else ""
     return {
         "problems": problems,
         "whole": whole,
         "confirmed": settings.get("confirm") == name,
         "backup": backup,
         # A member that has left has no last copy.
-        "loses_etcd": lost or backup or (not whole and members is not None),
+        "loses_etcd": lost or bool(backup) or (not whole and members is not None),
     }
 
 
-def _foreign(hosts: Mapping[str, Mapping[str, Any]], name: str) -> Iterator[str]:
+def _authorities(hosts: Mapping[str, Mapping[str, Any]], control_planes: Sequence[str]) -> list[str]:
+    """Return the hashes of the CA of the first of the control planes that has one."""
+    found = [as_texts(as_mapping(hosts.get(host, {}).get("cluster")).get("ca_hashes")) for host in control_planes]
+    return next(filter(None, found), [])
+
+
+def _foreign(hosts: Mapping[str, Mapping[str, Any]], name: str, authority: Sequence[str]) -> Iterator[str]:
     for host, found in hosts.items():
-        other = (found.get("cluster") or {}).get("name") or name
+        cluster = as_mapping(found.get("cluster"))
+        other, hashes = cluster.get("name") or name, as_texts(cluster.get("ca_hashes"))
         if other != name:
             yield f"{host} belongs to the cluster {other}, and not to {name}. Use the inventory of its cluster."
+        elif hashes and authority and not {*hashes} & {*authority}:
+            yield (
+                f"{host} belongs to another cluster than {name}: its CA is another one. Check ansible_host, or use the "
+                "inventory of its cluster."
+            )
 
 
 def _left_out(selected: Sequence[str], cluster_hosts: Sequence[str], abandoned: Sequence[str]) -> Iterator[str]:

@@ -32,6 +32,7 @@ Reset the control planes, the first one last
 LIMITED = """\
 Find out what the reset removes
   gpu2: host_reset (check)
+  cp1: preflight_info
 
 Check that the hosts may be reset
   gpu2: temporary_file
@@ -107,6 +108,16 @@ def test_without_an_api_only_words_reset_a_host(story: Story, further: dict[str,
     assert bool(resets(story)) is (status == 0)
     words = " ".join(output.split())
     assert ("The cluster can't be asked whether gpu2 has left it." in words) is (status != 0)
+
+
+def test_host_of_a_cluster_that_no_longer_exists_is_reset(story: Story) -> None:
+    """No control plane can be reached, and a person says that there is no API."""
+    story.answer("preflight_info", {"unreachable": True, "msg": "No route to host"}, host="cp1")
+    status, output = story.play(PLAYBOOK, story.settings, "--limit", "gpu2,localhost")
+    assert status == 2 and "The cluster can't be asked whether gpu2 has left it." in " ".join(output.split())
+    status, output = story.play(PLAYBOOK, {**story.settings, "reset_without_api": True}, "--limit", "gpu2,localhost")
+    assert status == 0, output
+    assert resets(story) == [("gpu2", False)]
 
 
 @pytest.mark.parametrize("name", ["", "other"])

@@ -35,6 +35,7 @@ FURTHER = (
         "etcd_info",
         "etcd_member",
         "etcd_snapshot",
+        "host_reset",
         "hosts_file",
         "kubeadm_control_plane",
         "kubeadm_endpoint",
@@ -229,15 +230,8 @@ def first_is_replaced(place: Path) -> Story:
     story.playbook, story.settings["node"] = "replace_node", "cp1"
     node = {"name": "cp1", "uid": "u-1", "ready": False, "control_plane": True, "host": "cp1"}
     node |= {"addresses": ["192.168.7.11"], "machine_id": "f" * 32}
-    target: dict[str, Any] = {
-        "name": "cp1",
-        "host": "cp1",
-        "claimed": "cp1",
-        "node": node,
-        "removed": None,
-        "pods": [],
-        "problem": "",
-    }
+    target: dict[str, Any] = {"name": "cp1", "host": "cp1", "claimed": "cp1", "node": node, "addresses": []}
+    target |= {"removed": None, "pods": [], "problem": ""}
     story.answer("node_removal_info", {"targets": [target], "volumes": [], "stranded": []})
     story.answer("node_removal", {"changed": True})
     health = {"cp1": "unhealthy", "cp2": "healthy", "cp3": "healthy"}
@@ -373,11 +367,8 @@ def node_removed(place: Path) -> Story:
     """remove_node.yml -e node=gpu2: its pods are evicted, the node is deleted, and the host is reset."""
     story = Story(place, finished=("cp1", "gpu1", "gpu2"))
     story.playbook = "remove_node"
-    reset = place / "reset/tasks/host.yml"
-    reset.parent.mkdir(parents=True)
-    files = "[{path: /etc/kubernetes, state: absent}]"
-    reset.write_text(f"- name: Reset the host\n  gpulab.kubernetes.managed_files: {{files: {files}, marker: ''}}\n")
-    story.settings |= {"node": "gpu2", "_remove_node_reset_role": str(place / "reset")}
+    story.settings["node"] = "gpu2"
+    story.answer("host_reset", {"changed": True, "kept": [], "cluster": {}})
     for answer in story.answers:
         if answer["result"].get("cluster", {}).get("finished"):
             answer["result"]["cluster"] |= {"ca_hashes": ["sha256:0"], "node_name": answer["host"]}
@@ -386,7 +377,11 @@ def node_removed(place: Path) -> Story:
     target: dict[str, Any] = {"name": "gpu2", "host": "gpu2", "claimed": "gpu2", "node": node}
     story.answer(
         "node_removal_info",
-        {"targets": [{**target, "removed": None, "pods": [], "problem": ""}], "volumes": [], "stranded": []},
+        {
+            "targets": [{**target, "addresses": [], "removed": None, "pods": [], "problem": ""}],
+            "volumes": [],
+            "stranded": [],
+        },
     )
     story.answer("node_maintenance", {"changed": True, "jobs": {}})
     story.answer("node_removal", {"changed": True})

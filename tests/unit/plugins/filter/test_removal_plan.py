@@ -34,7 +34,7 @@ def entry(**changes: Any) -> dict[str, Any]:
         "claimed": "gpu2",
         "node": NODE,
         "removed": None,
-        "pods": [],
+        "addresses": [],
     }
     return {**known, "pods": [], "problem": "", **changes}
 
@@ -54,8 +54,9 @@ def plan(
 ) -> dict[str, Any]:
     found = {"targets": [target], "volumes": [], "stranded": [], **found}
     settings = {"data": data, "policy": policy, "replaces": replaces}
-    etcd = {"members": members or []}
-    result: dict[str, Any] = FILTERS["removal_plan"](found, {target["host"]: reading}, CA, etcd, settings)
+    etcd = {} if members is None else {"members": members}
+    given = {target["host"]: reading}
+    result: dict[str, Any] = FILTERS["removal_plan"](found, given, ["cp1", "cp2", "cp3"], CA, etcd, settings)
     return result
 
 
@@ -64,7 +65,7 @@ def plan(
     [
         (entry(), MEMBER, True, True, "drain and delete the node gpu2; reset the host"),
         # The kubelet has stopped, and so have its pods; the host answers.
-        (entry(node={**NODE, "ready": False}), MEMBER, True, True, "drain and delete the node gpu2; reset the host"),
+        (entry(node={**NODE, "ready": False}), MEMBER, False, True, "gpu2: delete the node gpu2; reset the host"),
         (
             entry(node={**NODE, "ready": False}),
             {},
@@ -246,11 +247,51 @@ def test_control_plane_leaves_only_if_the_others_keep_a_quorum(
     assert problem or found["lines"][1].endswith("after this, 0 of 2 may fail")
 
 
+def test_control_plane_is_known_by_the_cluster_too() -> None:
+    """The inventory has it as a worker, or not any more."""
+    for name, host in (("gpu2", "gpu2"), ("old", "")):
+        target = entry(name=name, host=host, claimed=name, node={**CP1, "name": name})
+        found = {"targets": [target], "volumes": [], "stranded": []}
+        settings = {"data": "keep", "policy": "refuse", "replaces": False}
+        assert FILTERS["removal_asks_etcd"](found, {}, ["cp1"])
+        unread = FILTERS["removal_plan"](found, {}, ["cp1"], CA, {}, settings)
+        assert unread["problems"] == ["a control plane is named, but the members of etcd could not be read."]
+        assert not FILTERS["removal_plan"](found, {}, ["cp1"], CA, {}, {**settings, "check": True})["problems"]
+        etcd = {"members": members(names=f"{name} cp2")}
+        assert FILTERS["removal_plan"](found, {}, ["cp1"], CA, etcd, settings)["targets"][0]["members"] == [
+            f"id-{name}"
+        ]
+
+
+def test_member_that_never_started_belongs_to_the_machine_with_its_address() -> None:
+    left = {"id": "5", "name": "", "peer_urls": ["https://10.0.0.7:2380"], "learner": True, "health": "unstarted"}
+    cases: tuple[tuple[list[str], str, list[str]], ...] = (
+        (["10.0.0.7"], "cp3", ["5"]),
+        (["10.0.0.8"], "cp3", []),
+        # A silent host, whose name comes from its facts.
+        ([], "", []),
+    )
+    for addresses, claimed, ids in cases:
+        target = entry(name="cp3", host="cp3", claimed=claimed, node=None, addresses=addresses)
+        found = plan(target, {}, members=[*members(names="cp1 cp2"), left])
+        assert (found["targets"][0]["members"], found["problems"]) == (ids, [])
+
+
+def test_host_whose_join_was_interrupted_is_reset() -> None:
+    """It has the keys of the control planes, and neither a certificate nor a node."""
+    joining = cluster(BARE, role="control_plane", begun=True, ca_hashes=CA)
+    (target,) = plan(entry(name="cp3", host="cp3", node=None), joining, members=members())["targets"]
+    assert (target["reset"], target["loses_etcd"]) == (True, True)
+    (worker,) = plan(entry(), MEMBER)["targets"]
+    assert (worker["reset"], worker["loses_etcd"]) == (True, False)
+
+
 def test_control_planes_that_have_failed_leave_first() -> None:
     targets = [control_plane(), entry(name="cp3", host="cp3", claimed="cp3", node={**DEAD, "name": "cp3"})]
     settings = {"data": "keep", "policy": "refuse", "replaces": False}
     found = {"targets": targets, "volumes": [], "stranded": []}
-    made = FILTERS["removal_plan"](found, {"cp1": ON_CP1, "cp3": {}}, CA, {"members": members("cp3")}, settings)
+    etcd, readings = {"members": members("cp3")}, {"cp1": ON_CP1, "cp3": {}}
+    made = FILTERS["removal_plan"](found, readings, ["cp1", "cp2", "cp3"], CA, etcd, settings)
     assert ([each["name"] for each in made["targets"]], made["problems"]) == (["cp3", "cp1"], [])
 
 
@@ -262,6 +303,9 @@ def test_control_planes_that_have_failed_leave_first() -> None:
         # Of an earlier run, which was interrupted.
         (entry(node=None, removed=REMOVED), NEW, "", ""),
         (control_plane() | {"node": None}, NEW, "cp1", ""),
+        # The join of the new machine was interrupted: a member of it may run.
+        (control_plane() | {"node": None}, cluster(NEW, begun=True, ca_hashes=CA), "", ""),
+        (entry(node=None, removed=REMOVED), cluster(NEW, begun=True), "", ""),
         (control_plane(), NEW, "cp1", "is still running: cp1 is healthy. Switch it off"),
         (
             control_plane() | {"node": DEAD},

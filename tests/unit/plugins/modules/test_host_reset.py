@@ -187,9 +187,29 @@ def test_second_run_changes_nothing(host: Host) -> None:
 def test_check_mode_shows_what_a_run_does_and_changes_nothing(host: Host) -> None:
     before = host.files()
     predicted = host.reset(check=True)
-    assert host.files() == before and host.log == []
+    assert host.files() == before and not [line for line in host.log if " -s " not in line]
     assert "remove package kubelet: 1.0-1\n" in predicted["diff"]["before"]
     assert predicted["actions"] == host.reset()["actions"]
+
+
+def test_what_prevents_a_reset_is_shown_in_check_mode(host: Host) -> None:
+    host.write("more", "Remv ada-tool [1.0-1]\n")
+    result = host.reset(check=True)
+    assert result["failed"] and "apt would also remove ada-tool" in result["msg"]
+    host.write("more", "")
+    mounts = (host.root / "proc/self/mountinfo").read_text()
+    host.write("proc/self/mountinfo", f"{mounts}24 22 0:4 / /etc/kubernetes/mine rw - tmpfs t rw\n")
+    result = host.reset(check=True)
+    assert result["failed"] and "something is mounted there" in result["msg"]
+
+
+def test_directories_that_contain_data_of_users_stay(host: Host) -> None:
+    host.write("var/lib/gpulab/storage/local/pvc/file", "data of a user")
+    # The database of another program; etcd's own is in `member`.
+    host.write("var/lib/etcd/default/member/snap/db", "data of a user")
+    assert not host.reset(data={"/var/lib/gpulab/storage/local": "volumes"})["failed"]
+    assert (host.root / "var/lib/gpulab/storage/local/pvc/file").exists()
+    assert (host.root / "var/lib/etcd/default/member/snap/db").exists()
 
 
 def test_run_after_an_interruption_continues(host: Host) -> None:
@@ -274,6 +294,25 @@ def test_containers_end_without_containerd(host: Host) -> None:
             result = host.reset()
     assert not result["failed"] and "systemctl stop kubepods.slice" in host.log
     assert {"do": "remove", "kind": "containers", "name": "of pods", "why": ""} in result["actions"]
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        "0::/system.slice/docker-1.scope/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope",
+        "0::/system.slice/docker-1.scope/system.slice/containerd.service",
+        "0::/user.slice/user-1000.slice/kubepods.scope",
+    ],
+)
+def test_pods_of_clusters_in_docker_are_not_touched(host: Host, cgroup: str) -> None:
+    host.write("proc/1/cgroup", "0::/init.scope\n")
+    with subprocess.Popen(["sleep", "600"]) as process:
+        host.write(f"proc/{process.pid}/cgroup", f"{cgroup}\n")
+        host.write(f"proc/{process.pid}/cmdline", "/usr/bin/containerd-shim-runc-v2\0-namespace\0k8s.io\0")
+        result = host.reset()
+        assert process.poll() is None
+        process.kill()
+    assert not result["failed"] and "systemctl stop kubepods.slice" not in host.log
 
 
 def test_swap_that_can_not_be_turned_on_is_named(host: Host) -> None:

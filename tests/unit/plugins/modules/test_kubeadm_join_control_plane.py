@@ -200,7 +200,9 @@ FILES = {"control_plane": True, "admin_conf": True, "kubelet_conf": True, "ca_ce
         ({**FILES, "marked": True, "api": state.KNOWN}, state.JOINED, "is the control plane"),
         ({**FILES, "marked": True, "api": state.KNOWN, "joining": True}, state.JOINED, "is the control plane"),
         ({**FILES, "api": state.KNOWN, "joining": True}, state.CLEAN, "interrupted"),
-        ({**FILES, "api": state.SILENT, "joining": True}, state.CLEAN, "interrupted"),
+        # It may have finished.
+        ({**FILES, "api": state.SILENT, "joining": True}, state.REFUSE, "could not be determined"),
+        ({**FILES, "admin_conf": False, "api": state.SILENT, "joining": True}, state.CLEAN, "interrupted"),
         # Without the record, nothing of it is touched.
         ({**FILES, "api": state.KNOWN}, state.REFUSE, "not a working control plane"),
         ({**FILES, "api": state.SILENT}, state.REFUSE, "not a working control plane"),

@@ -77,7 +77,7 @@ def test_node_of_a_host_is_found_with_what_leaves_with_it(
         ("gpu2", [{**CLAIM, "host": "gpu2", "addresses": []}], {}, "gpu2", "is not the host of node gpu2"),
         ("gpu2", [{**CLAIM, "host": "gpu2"}], RECORD, "gpu2", "belongs to the inventory host"),
         ("gpu2", [], {}, "gpu2", ""),
-        ("gpu2", [], RECORD, "gpu2", "gpu2 is the node of the host gpu2.example.org. Write -e node=gpu2.example.org"),
+        ("gpu2", [], RECORD, "gpu2", "gpu2 is the node of the host gpu2.example.org. Use -e node=gpu2.example.org"),
         ("gpu7", [], {}, None, "gpu7 is neither a host of the inventory nor a node of the cluster"),
         ("gpu7", [{**CLAIM, "host": "gpu7", "node": "gpu7"}], {}, None, ""),
     ],
@@ -97,6 +97,12 @@ def test_only_the_node_of_the_named_host_is_found(
     (target,) = found["targets"]
     assert (target["node"] or {}).get("name") == node
     assert problem in target["problem"] if problem else not target["problem"]
+
+
+def test_nodes_that_claim_one_host_are_refused(run_module: Module, tmp_path: Path, cluster: FakeCluster) -> None:
+    cluster.nodes["gpu1"].metadata = RECORD
+    (target,) = info(run_module, cluster, tmp_path, HOST, identities=[CLAIM])["targets"]
+    assert "the nodes gpu1, gpu2 are all said to be the host gpu2.example.org" in target["problem"]
 
 
 def test_removed_node_is_known_until_its_host_is_reset(

@@ -282,15 +282,16 @@ def test_links_are_removed_by_name_and_kind() -> None:
 def test_images_go_with_containerd_and_stay_with_it() -> None:
     stays = Readings(directories=known.CONTAINERD)
     assert lines(stays) == ["keep directory /var/lib/containerd: images of containerd, which stays"]
-    mounts = ("/var/lib/kubelet/pods/x", "/run/containerd/y")
-    assert lines(Readings(mounts=mounts)) == ["remove mount /var/lib/kubelet/pods/x"]
+    # The directory of the kubelet is a link.
+    mounts = (("/data/kubelet/pods/x", "/var/lib/kubelet"), ("/run/containerd/y", "/run/containerd"))
+    assert lines(Readings(mounts=mounts)) == ["remove mount /data/kubelet/pods/x"]
     goes = Readings(
         record=record(package=PURGED),
         packages=packages(package("containerd.io")),
         directories=known.CONTAINERD,
         mounts=mounts,
     )
-    assert lines(goes)[:2] == [f"remove mount {path}" for path in mounts]
+    assert lines(goes)[:2] == [f"remove mount {path}" for path, _top in mounts]
 
 
 def test_kernel_parameters_are_restored() -> None:

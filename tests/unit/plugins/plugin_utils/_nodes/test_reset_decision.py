@@ -97,17 +97,54 @@ def test_only_the_name_of_the_cluster_confirms(confirm: Any, confirmed: bool) ->
 @pytest.mark.parametrize(
     ("selected", "options", "backup", "loses"),
     [
-        pytest.param(CLUSTER, {}, True, True, id="whole"),
-        pytest.param(CLUSTER, {"settings": {"last_etcd_copy": "lose"}}, False, True, id="whole-without-backup"),
-        pytest.param(CLUSTER, {"found": hosts(*CLUSTER, begun=True)}, False, False, id="continues"),
-        pytest.param(CLUSTER, {"found": hosts("gpu1", "gpu2") | {"cp1": host("cp1")}}, False, False, id="no-etcd"),
-        pytest.param(["cp2"], {"all_hosts": THREE, "nodes": [], "members": ["cp1"]}, False, True, id="has-left"),
-        pytest.param(["cp2"], {"all_hosts": THREE, **DEAD}, False, False, id="may-be-the-last-copy"),
+        pytest.param(CLUSTER, {}, "cp1", True, id="whole"),
+        pytest.param(CLUSTER, {"settings": {"last_etcd_copy": "lose"}}, "", True, id="whole-without-backup"),
+        pytest.param(CLUSTER, {"found": hosts(*CLUSTER, begun=True)}, "", False, id="continues"),
+        pytest.param(CLUSTER, {"found": hosts("gpu1", "gpu2") | {"cp1": host("cp1")}}, "", False, id="no-etcd"),
+        # The machine of cp1 is a new one, which has not joined.
+        pytest.param(THREE, {"all_hosts": THREE, "found": hosts(*THREE) | {"cp1": host("cp1")}}, "cp2", True, id="new"),
+        pytest.param(["cp2"], {"all_hosts": THREE, "nodes": [], "members": ["cp1"]}, "", True, id="has-left"),
+        pytest.param(["cp2"], {"all_hosts": THREE, **DEAD}, "", False, id="may-be-the-last-copy"),
     ],
 )
-def test_last_copy_of_etcd(selected: list[str], options: dict[str, Any], backup: bool, loses: bool) -> None:
+def test_last_copy_of_etcd(selected: list[str], options: dict[str, Any], backup: str, loses: bool) -> None:
     found = decided(selected, **options)
     assert (found["backup"], found["loses_etcd"]) == (backup, loses)
+
+
+def of(ca: str, name: str = "lab", **fields: Any) -> dict[str, Any]:
+    return host("x", cluster={"name": name, "node_name": "x", "ca_hashes": [ca] if ca else []}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("selected", "found", "authority", "foreign"),
+    [
+        # A host of a cluster that this collection did not set up has no record of a name.
+        (["cp2"], {"cp2": of("b", "", etcd="/var/lib/etcd")}, ["a"], True),
+        (["cp2"], {"cp2": of("a", "")}, ["a"], False),
+        (["cp2"], {"cp2": of("")}, ["a"], False),
+        # No control plane was read, which is a problem of its own.
+        (["cp2"], {"cp2": of("b", "")}, [], False),
+        (CLUSTER, {"cp1": of("a"), "gpu1": of("b", ""), "gpu2": of("a")}, [], True),
+        (CLUSTER, {"cp1": of(""), "gpu1": of("a"), "gpu2": of("a")}, [], False),
+    ],
+)
+def test_host_with_another_ca_is_not_reset(
+    selected: list[str], found: dict[str, Any], authority: list[str], foreign: bool
+) -> None:
+    hosts_of_all = CLUSTER if selected == CLUSTER else THREE
+    problems = decided(selected, hosts_of_all, found=found, nodes=["cp1"], members=["cp1"], authority=authority)[
+        "problems"
+    ]
+    assert ["another cluster than lab" in each for each in problems] == ([True] if foreign else [])
+
+
+def test_control_plane_that_is_lost_can_be_abandoned() -> None:
+    selected = ["cp1", "cp3", "gpu1"]
+    assert not decided(selected, THREE, nodes=[], members=[])["whole"]
+    found = decided(selected, THREE, settings={"abandoned": ["cp2"]})
+    assert (found["whole"], found["problems"], found["backup"]) == (True, [], "cp1")
+    assert not decided(["gpu1"], THREE, settings={"abandoned": ["cp1", "cp2", "cp3"]}, nodes=[])["whole"]
 
 
 NAMES = st.none() | st.lists(st.sampled_from(THREE), unique=True)
