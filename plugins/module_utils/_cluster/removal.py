@@ -11,9 +11,10 @@ from typing import Any
 
 from .._errors import DomainError
 from .._words import listing
-from . import identity, nodes
+from . import nodes
 from .api import Api, ApiError
 from .identity import Identity
+from .identity import problem as claim_problem
 from .node_list import NAMESPACE, RECORD, REMOVED, REMOVED_PATH, read_nodes
 from .nodes import Object
 from .objects import OWNER, OWNER_LABEL, full_name, gpu_resources, name, phase, requested
@@ -62,7 +63,7 @@ def targets(
 def _problem(wanted: str, claim: Identity | None, node: Object | None, known: bool, hosts: Sequence[str]) -> str:
     """Return why a name can't be used, as a sentence without a full stop."""
     if claim:
-        words = identity.problem(node, replace(claim, node=name(node))) if node else ""
+        words = claim_problem(node, replace(claim, node=name(node))) if node else ""
         return f"host {wanted} is not the host of node {name(node)}: {words}" if node and words else ""
     if node is None:
         return "" if known else f"{wanted} is neither a host of the inventory nor a node of the cluster"

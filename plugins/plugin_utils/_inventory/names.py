@@ -52,6 +52,7 @@ SHARED_PREFIXES = (
     "preflight_",
     "remove_node_",
     "report_",
+    "reset_",
     "restore_",
 )
 # Names that Ansible and AWX set, and those that users are free to choose.
