@@ -125,7 +125,7 @@ def inside(site: Site, log: Path) -> ApiProber:
 def test_two_control_planes_are_refused(site: Site) -> None:
     site.consists_of("cp1", "cp2")
     run = play(site.path)
-    assert run.status != 0 and "must contain 1, 3 or 5 hosts, but it has 2 (cp1, cp2)" in run.output
+    assert run.status != 0 and "must contain 1, 3 or 5 hosts, but it has 2 (cp1, cp2)" in run.words
 
 
 def test_one_becomes_three_while_the_api_answers(site: Site, tmp_path: Path, figure: Figure) -> None:
@@ -212,7 +212,7 @@ def test_a_run_works_without_the_first_control_plane(site: Site) -> None:
 
 def test_the_machine_of_a_node_that_runs_is_not_replaced(site: Site) -> None:
     run = play(site.path, *variables(node="cp1"), "--check", playbook=REPLACE).expect_success()
-    assert "cp1: the machine that answers is that of the node, so nothing is removed" in run.output
+    assert "cp1: the machine that answers is that of the node, so nothing is removed" in run.words
     site.put("spare", "cp1")
     run = play(site.path, *variables(node="cp1"), playbook=REPLACE)
     assert run.status != 0 and "the former machine is still running: cp1 is healthy. Switch it off" in run.failures()
@@ -264,18 +264,18 @@ def test_two_of_three_are_lost(site: Site, tmp_path: Path) -> None:
     site.consists_of(*CONTROL_PLANES)
     site.put("spare", "cp1")
     run = play(site.path, *variables(node="cp2,cp3"), playbook=REMOVE).expect_success()
-    assert "cp3 was deleted in the cluster but not reset: its host does not answer." in run.output
+    assert "cp3 was deleted in the cluster but not reset: its host does not answer." in run.words
     assert site.through("spare").ready_nodes() == {"cp1", "gpu1"} and len(site.members("spare")) == 1
     site.power_on()
     run = play(site.path, *variables(node="cp2,cp3"), playbook=REMOVE).expect_success()
-    assert "cp3 was removed from the cluster, and its host was reset." in run.output
+    assert "cp3 was removed from the cluster, and its host was reset." in run.words
     play(site.path).expect_success()
     assert {each["name"] for each in site.members("spare")} == {*CONTROL_PLANES}
 
 
 def test_three_become_one(site: Site) -> None:
     run = play(site.path, *variables(node="cp2,cp3"), playbook=REMOVE).expect_success()
-    assert "cp3 was removed from the cluster, and its host was reset." in run.output
+    assert "cp3 was removed from the cluster, and its host was reset." in run.words
     assert site.through("spare").ready_nodes() == {"cp1", "gpu1"}
     site.consists_of("cp1")
     site.put("spare", "cp1")

@@ -126,8 +126,8 @@ def test_wrong_names_change_nothing(site: Site) -> None:
 
 def test_check_mode_shows_what_goes_and_changes_nothing(site: Site) -> None:
     run = site.guide.through("--check")
-    assert "gpu2: drain and delete the node gpu2; reset the host" in run.output
-    assert "-node gpu2" in run.output
+    assert "gpu2: drain and delete the node gpu2; reset the host" in run.words
+    assert "-node gpu2" in run.words
     assert "gpu2" in site.cluster.ready_nodes() and site.removed() == ""
 
 
@@ -196,9 +196,9 @@ def test_a_reinstalled_machine_is_recognized(site: Site) -> None:
 
 def test_a_node_that_the_inventory_does_not_name_is_a_note_and_can_be_removed(site: Site) -> None:
     smaller = site.without("gpu2")
-    assert "nodes that the inventory does not name: gpu2 (Ready)" in play(smaller).expect_success().output
+    assert "nodes that the inventory does not name: gpu2 (Ready)" in play(smaller).expect_success().words
     run = play(smaller, *variables(node="gpu2"), playbook=PLAYBOOK).expect_success()
-    assert "gpu2 was deleted in the cluster but not reset" in run.output
+    assert "gpu2 was deleted in the cluster but not reset" in run.words
     assert site.cluster.ready_nodes() == {"cp1", "gpu1", "gpu3"}
 
 

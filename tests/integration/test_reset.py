@@ -100,14 +100,14 @@ def test_cluster_is_set_up_again_as_quickly(site: Site, figure: Callable[[str, f
 
 def test_host_that_is_still_a_node_is_refused(site: Site) -> None:
     run = site.reset("--limit", "gpu1,localhost")
-    assert run.status != 0 and "gpu1 is still a node of the cluster. First run" in " ".join(run.output.split())
+    assert run.status != 0 and "gpu1 is still a node of the cluster. First run" in run.words
     assert Cluster.of(site.inventory).ready_nodes() == set(site.hosts)
 
 
 def test_reset_works_with_a_dead_etcd_and_after_an_interruption(site: Site) -> None:
     site.hosts["cp1"].run("mv /etc/kubernetes/manifests/etcd.yaml /root/ && sleep 30")
     refused = site.reset()
-    assert refused.status != 0 and "add -e reset_last_etcd_copy=lose" in " ".join(refused.output.split())
+    assert refused.status != 0 and "add -e reset_last_etcd_copy=lose" in refused.words
     site.hosts["cp1"].run("mv /root/etcd.yaml /var/tmp/")
     # As if the first reset had been killed on the worker.
     site.hosts["gpu1"].run("ln -s /bin/false /usr/local/bin/apt-get")
