@@ -17,6 +17,7 @@ from .._apt.dpkg import Package
 from .._command import CommandError
 from .._errors import DomainError
 from .._files import put_file, sync_path, under
+from .._nvidia.kernel_module import Driver
 from .._systemd import Systemd
 from .._words import listing
 from . import containers, known, model
@@ -71,6 +72,7 @@ class Reset:
             model.LINK: self._unlink,
             model.RULES: lambda _chosen: self._clean_packet_filter(),
             model.KUBECONFIG: self._clear,
+            model.MODULE: self._unload,
             model.PACKAGE: self._purge,
             model.HOLD: self._hold,
             model.FILE: self._restore_files,
@@ -93,9 +95,15 @@ class Reset:
 
     def _unmount(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            if self._runner.run(["umount", action.name]).rc != 0:
+            # Containers that have ended have taken some with them.
+            if self._is_mounted(action.name) and self._runner.run(["umount", action.name]).rc != 0:
                 # The server of a network file system may be gone.
-                self._runner.check(["umount", "--force", "--lazy", action.name], f"unmounting {action.name}")
+                result = self._runner.run(["umount", "--force", "--lazy", action.name])
+                if result.rc != 0 and self._is_mounted(action.name):
+                    raise DomainError(f"Error while unmounting {action.name}: {result.message}")
+
+    def _is_mounted(self, name: str) -> bool:
+        return name in self._host.mount_points()
 
     def _unlink(self, actions: Sequence[Action]) -> None:
         for action in actions:
@@ -109,6 +117,13 @@ class Reset:
         # Tables of iptables are empty only now.
         for family, name in self._host.packet_filter(has_other_cni).tables:
             self._runner.check(["nft", "delete", "table", family, name], f"removing the table {family} {name}")
+
+    def _unload(self, _actions: Sequence[Action]) -> None:
+        if self._systemd.unit(known.PERSISTENCED).running:
+            self._systemd.do("stop", known.PERSISTENCED)
+        outcome = Driver(self._runner, self._root, check=False).remove()
+        if outcome.reboot_required:
+            self.left.append(f"kernel module nvidia: {outcome.reason}. It stays until the next boot")
 
     def _purge(self, actions: Sequence[Action]) -> None:
         names = [action.name for action in actions]

@@ -61,6 +61,8 @@ EARLIER_PACKAGES = re.compile(
     r"kubelet|kubeadm|kubectl|cri-tools|kubernetes-cni|containerd\.io|nvidia-container-toolkit(-base)?"
     r"|libnvidia-container(1|-tools)|cuda-drivers(-\d+)?|nvidia-open(-\d+)?"
 )
+DRIVER_PACKAGES = re.compile(r"nvidia-(?:kernel|dkms|open|driver)\b.*|cuda-drivers\b.*")
+PERSISTENCED = "nvidia-persistenced.service"
 OWN_UNITS = re.compile(r"kubelet\.service|gpulab-[a-z-]+\.(?:service|timer|socket)")
 # Never stopped or disabled, whatever a record contains: without them, the host can't be reached.
 CONNECTION = re.compile(

@@ -19,10 +19,11 @@ REMOVE, RESTORE, KEEP = "remove", "restore", "keep"
 # Kinds of actions, in the order in which they are carried out.
 FILE, PACKAGE, SYSCTL, UNIT = _first_run.FILE, _first_run.PACKAGE, _first_run.SYSCTL, _first_run.UNIT
 CONTAINERS, MOUNT, LINK, RULES, KUBECONFIG = "containers", "mount", "link", "packet filter", "kubeconfig"
+MODULE = "kernel module"
 HOLD, SERVICE, DIRECTORY, DATA, SWAP, RECORD = "hold", "service", "directory", "data", "swap", "record"
 ORDER = (
-    *(UNIT, CONTAINERS, MOUNT, LINK, RULES, KUBECONFIG, PACKAGE, HOLD, FILE, SERVICE, DIRECTORY, DATA, SYSCTL, SWAP),
-    RECORD,
+    *(UNIT, CONTAINERS, MOUNT, LINK, RULES, KUBECONFIG, MODULE, PACKAGE, HOLD, FILE, SERVICE, DIRECTORY, DATA, SYSCTL),
+    *(SWAP, RECORD),
 )
 
 
@@ -44,8 +45,8 @@ class Action:
 class Readings:
     """What a host has now. ``copies`` are those of the record; ``rules`` are counts by table of the packet filter.
 
-    ``mounts`` are mount points with the directory below which they are, ``directories`` exist, ``data`` are directories
-    with the reason to keep them, and ``busy`` says that pods run.
+    ``driver`` is the version of NVIDIA's loaded driver. ``mounts`` are mount points with the directory below which they
+    are, ``directories`` exist, ``data`` are directories with the reason to keep them, and ``busy`` says that pods run.
     """
 
     record: Record = field(default_factory=lambda: Record({}))
@@ -54,6 +55,7 @@ class Readings:
     packages: Mapping[str, Package] = field(default_factory=dict)
     units: Mapping[str, Unit] = field(default_factory=dict)
     sysctls: Mapping[str, str] = field(default_factory=dict)
+    driver: str = ""
     links: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, int] = field(default_factory=dict)
     mounts: tuple[tuple[str, str], ...] = ()

@@ -25,6 +25,7 @@ from .model import (
     KEEP,
     KUBECONFIG,
     LINK,
+    MODULE,
     MOUNT,
     ORDER,
     PACKAGE,
@@ -57,6 +58,7 @@ def plan(now: Readings, lose_data: bool) -> list[Action]:
         *(Action(REMOVE, LINK, name) for name, kind in now.links.items() if known.LINKS.get(name) == kind),
         *(Action(REMOVE, RULES, table, f"{count} of the cluster") for table, count in now.rules.items()),
         *_kubeconfigs(now),
+        *_module(now, going),
         *_packages(now, going, needed),
         *_files(now),
         *_directories(now, going, lose_data),
@@ -137,6 +139,12 @@ def _kubeconfigs(now: Readings) -> Iterator[Action]:
             yield Action(REMOVE, KUBECONFIG, path, "a copy of admin.conf")
         else:
             yield Action(KEEP, KUBECONFIG, path, "it names this cluster, but is not a copy of admin.conf")
+
+
+def _module(now: Readings, going: set[str]) -> Iterator[Action]:
+    """Yield the unloading of the driver's modules: without its packages, no later run could use or replace it."""
+    if now.driver and any(map(known.DRIVER_PACKAGES.fullmatch, going)):
+        yield Action(REMOVE, MODULE, "nvidia", now.driver)
 
 
 def _packages(now: Readings, going: set[str], why: Mapping[str, str]) -> Iterator[Action]:

@@ -21,6 +21,7 @@ from .._first_run import DIRECTORY, FILE, FILES, RECORD, SYSCTL, UNIT, Record, r
 from .._host import hosts_file, swap_state
 from .._json import as_mapping, as_mappings, as_text
 from .._kubeadm.init_evidence import etcd_data
+from .._nvidia.kernel_module import VERSION_FILE, parse_version
 from .._systemd import Systemd
 from . import containers, known, packet_filter
 from .model import Readings
@@ -69,6 +70,7 @@ class Host:
             packages={name: package for name in database.names() if (package := database.get(name))},
             units={name: unit for name in self._unit_names(record) if (unit := Systemd(self.runner).unit(name)).exists},
             sysctls=dict(self._sysctls(record)),
+            driver=parse_version(text_or_nothing(self.root, VERSION_FILE)),
             links=self._links(),
             rules=self.packet_filter(bool(cni)).counts,
             mounts=tuple(self._mounts((known.KUBELET, *known.CONTAINERD))),

@@ -279,6 +279,22 @@ def test_links_are_removed_by_name_and_kind() -> None:
     assert lines(Readings(links=links)) == ["remove link cni0", "remove link flannel.1"]
 
 
+@pytest.mark.parametrize(
+    ("name", "before", "driver", "unloads"),
+    [
+        ("nvidia-kernel-open-dkms", None, "580.1", True),
+        ("nvidia-kernel-open-dkms", None, "", False),
+        ("nvidia-kernel-open-dkms", {"version": "1.0-1", "held": False}, "580.1", False),
+        ("nvidia-container-toolkit", None, "580.1", False),
+    ],
+)
+def test_modules_are_unloaded_with_the_packages_of_the_driver(
+    name: str, before: Any, driver: str, unloads: bool
+) -> None:
+    now = Readings(record=record(package={name: before}), packages=packages(package(name)), driver=driver)
+    assert ("remove kernel module nvidia: 580.1" in lines(now)) is unloads
+
+
 def test_images_go_with_containerd_and_stay_with_it() -> None:
     stays = Readings(directories=known.CONTAINERD)
     assert lines(stays) == ["keep directory /var/lib/containerd: images of containerd, which stays"]
