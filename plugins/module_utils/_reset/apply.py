@@ -171,7 +171,8 @@ class Reset:
 
     def _restore_services(self, actions: Sequence[Action]) -> None:
         for action in actions:
-            for verb in action.value:
+            # It may have been a unit of a package that is removed now.
+            for verb in action.value if self._systemd.unit(action.name).exists else ():
                 self._systemd.do(verb, action.name)
 
     def _restore_sysctls(self, actions: Sequence[Action]) -> None:
