@@ -34,7 +34,8 @@ def hosts(*names: str, **fields: Any) -> dict[str, dict[str, Any]]:
     return {name: host(name, **{**(etcd if name.startswith("cp") else {}), **fields}) for name in names}
 
 
-def decided(selected: list[str], all_hosts: list[str] = CLUSTER, **options: Any) -> dict[str, Any]:
+def decided(selected: list[str], all_hosts: list[str] | None = None, **options: Any) -> dict[str, Any]:
+    all_hosts = CLUSTER if all_hosts is None else all_hosts
     control_planes = [name for name in all_hosts if name.startswith("cp")]
     found = options.pop("found", hosts(*selected))
     settings = {"confirm": "lab", **options.pop("settings", {})}
