@@ -26,7 +26,7 @@ MOST_ON_EXISTING_HOSTS = 5
 STEPS = (
     "gpulab.kubernetes.node_change : Cordon the node, and evict its pods",
     "gpulab.kubernetes.remove_node : Delete the node",
-    "gpulab.kubernetes.remove_node : Reset the host",
+    "gpulab.kubernetes.reset : Remove what this collection has made, and restore what was there before",
     "gpulab.kubernetes.remove_node : Remove the record of the node",
 )
 # The machine does not answer for this time, in seconds; its sshd is started again by its own systemd.
