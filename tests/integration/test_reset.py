@@ -25,6 +25,9 @@ REASONS = {
     "files: /etc/gshadow": "their passwords",
     "files: /etc/ld.so.cache": "the order of libraries",
     "files: /var/lib/apt/extended_states": "apt's record of dependencies",
+    "files: /var/lib/apt/periodic": "apt's own record of its updates",
+    "files: /home/gpulab/.ansible": "temporary files of Ansible",
+    "files: /root/.ansible": "temporary files of Ansible",
     "files: /var/lib/systemd": "times of timers, and the random seed",
     "files: /var/lib/gpulab": "backups",
 }

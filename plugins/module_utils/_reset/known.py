@@ -27,6 +27,8 @@ DIRECTORIES = (
     "/usr/local/lib/gpulab",
     "/run/gpulab",
 )
+# Removed if no files are in them: of the kubelet's plugins, and of containerd's package.
+EMPTY = ("/usr/libexec/kubernetes", "/opt/containerd")
 FILES = ("/etc/cni/net.d/10-flannel.conflist", "/opt/cni/bin/flannel")
 CNI = "/etc/cni/net.d"
 # Directories that stay, even if they are empty. dpkg knows others.

@@ -226,6 +226,8 @@ def _is_as_before(file: File, before: Before, owner: bool = True) -> bool:
 
 def _directories(now: Readings, going: set[str], lose_data: bool) -> Iterator[Action]:
     for path in now.directories:
+        if path == known.EMPTY[1] and "containerd.io" not in going:
+            continue
         if path not in known.CONTAINERD:
             yield Action(REMOVE, DIRECTORY, path)
         elif "containerd.io" in going:

@@ -176,7 +176,8 @@ class Host:
         etcd = self.etcd()
         # What else is in the directory is not known.
         database = [f"{etcd}/member"] if etcd else []
-        for path in dict.fromkeys((*database, *known.DIRECTORIES, *known.CONTAINERD, *own)):
+        empty = [path for path in known.EMPTY if not any(each.is_file() for each in self._path(path).rglob("*"))]
+        for path in dict.fromkeys((*database, *known.DIRECTORIES, *known.CONTAINERD, *empty, *own)):
             if os.path.lexists(self._path(path)) and not (self._is_cleared(path) or self._has_users_data(path)):
                 yield path
 

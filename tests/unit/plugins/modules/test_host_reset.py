@@ -212,6 +212,18 @@ def test_directories_that_contain_data_of_users_stay(host: Host) -> None:
     assert (host.root / "var/lib/etcd/default/member/snap/db").exists()
 
 
+def test_directories_that_purged_packages_leave_go_if_they_are_empty(host: Host) -> None:
+    for name in ("usr/libexec/kubernetes/kubelet-plugins/volume/exec", "opt/containerd/bin"):
+        (host.root / name).mkdir(parents=True)
+    host.reset()
+    assert not (host.root / "usr/libexec/kubernetes").exists()
+    # The package of containerd stays here, and may need its directory.
+    assert (host.root / "opt/containerd/bin").exists()
+    host.write("usr/libexec/kubernetes/kubelet-plugins/volume/exec/mine", "a plugin of a user")
+    host.reset()
+    assert (host.root / "usr/libexec/kubernetes/kubelet-plugins/volume/exec/mine").exists()
+
+
 def test_run_after_an_interruption_continues(host: Host) -> None:
     host.write("fails", "")
     failed = host.reset()
