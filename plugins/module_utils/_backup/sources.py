@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ _FLAG = re.compile(r"""^\s*-\s*["']?--encryption-provider-config=([^\s"']+)""", 
 _VERSION = re.compile(r"""^kubernetesVersion:[ \t]*["']?v?([0-9][0-9A-Za-z.-]*)""", re.MULTILINE)
 _NAME = re.compile(r"""^clusterName:[ \t]*["']?([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)["']?[ \t]*$""", re.MULTILINE)
 _DEFAULT_NAME = "kubernetes"
+_STARTING, _PAUSE = 60.0, 1.0
 _NEVER_EMPTY = (".crt", ".key", ".pub", ".yaml")
 
 
@@ -86,23 +88,33 @@ def _recorded_name(record: bytes) -> str:
 
 
 def _configuration(module: Any, root: str) -> str:
-    """Return kubeadm's ClusterConfiguration, the last known one if the API does not answer."""
-    last = under(root, _LAST_CONFIGURATION)
+    """Return kubeadm's ClusterConfiguration, the last known one if the API does not answer.
+
+    If none is known, an API server that has just started has time to answer. Until its roles are loaded, everything is
+    forbidden.
+    """
+    last, deadline = under(root, _LAST_CONFIGURATION), time.monotonic() + _STARTING
+    while True:
+        try:
+            text = _stored_configuration(module, root)
+        except CommandError:
+            if known := read_text(last):
+                return known
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            if read_text(last) != text:
+                put_file(last, text.encode("utf-8", "surrogateescape"), 0o600)
+            return text
+
+
+def _stored_configuration(module: Any, root: str) -> str:
     argv = ["kubectl", f"--kubeconfig={under(root, _ADMIN)}", "--request-timeout=10s", "get", "--raw", _CONFIG_MAP]
-    try:
-        answer = Runner(module).check(argv, "reading kubeadm's configuration from the API", timeout=30).stdout
-        text = as_text(
-            as_mapping(read_object(answer, "kubeadm's configuration").get("data")).get("ClusterConfiguration")
-        )
-        if not text.strip():
-            raise DomainError("Error while reading kubeadm's configuration from the API: it is empty")
-    except CommandError:
-        known = read_text(last)
-        if not known:
-            raise
-        return known
-    if read_text(last) != text:
-        put_file(last, text.encode("utf-8", "surrogateescape"), 0o600)
+    answer = Runner(module).check(argv, "reading kubeadm's configuration from the API", timeout=30).stdout
+    text = as_text(as_mapping(read_object(answer, "kubeadm's configuration").get("data")).get("ClusterConfiguration"))
+    if not text.strip():
+        raise DomainError("Error while reading kubeadm's configuration from the API: it is empty")
     return text
 
 
