@@ -29,6 +29,7 @@ _FLAG = re.compile(r"""^\s*-\s*["']?--encryption-provider-config=([^\s"']+)""", 
 _VERSION = re.compile(r"""^kubernetesVersion:[ \t]*["']?v?([0-9][0-9A-Za-z.-]*)""", re.MULTILINE)
 _NAME = re.compile(r"""^clusterName:[ \t]*["']?([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)["']?[ \t]*$""", re.MULTILINE)
 _DEFAULT_NAME = "kubernetes"
+# How long an API server may take to answer, and the time between two questions, in seconds.
 _STARTING, _PAUSE = 60.0, 1.0
 _NEVER_EMPTY = (".crt", ".key", ".pub", ".yaml")
 
@@ -97,16 +98,16 @@ def _configuration(module: Any, root: str) -> str:
     while True:
         try:
             text = _stored_configuration(module, root)
+            break
         except CommandError:
             if known := read_text(last):
                 return known
             if time.monotonic() >= deadline:
                 raise
-            time.sleep(_PAUSE)
-        else:
-            if read_text(last) != text:
-                put_file(last, text.encode("utf-8", "surrogateescape"), 0o600)
-            return text
+        time.sleep(_PAUSE)
+    if read_text(last) != text:
+        put_file(last, text.encode("utf-8", "surrogateescape"), 0o600)
+    return text
 
 
 def _stored_configuration(module: Any, root: str) -> str:

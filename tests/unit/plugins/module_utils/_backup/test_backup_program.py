@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup import sources
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.archive import (
     Retention,
     expired,
@@ -25,7 +23,6 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._backup.state im
     read_settings,
     read_state,
 )
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._command import CommandError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from backup_host import RECIPIENT, BackupHost
 
@@ -210,22 +207,16 @@ def test_copies_in_clear_are_refused(host: BackupHost) -> None:
     assert host.calls == [] and host.state["attempt"]["step"] == "settings"
 
 
-def test_api_server_that_starts_has_time_to_answer(
-    host: BackupHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host.behave(starting=2)
+def test_api_server_that_starts_has_time_to_answer(host: BackupHost) -> None:
+    host.behave(refusals=2)
     assert host.run().returncode == 0
-
-    def fails(*_arguments: object, **_options: object) -> None:
-        raise CommandError("refused")
-
-    monkeypatch.setattr(sources, "Runner", lambda _module: SimpleNamespace(check=fails))
-    monkeypatch.setattr(sources, "_STARTING", 0.0)
-    with pytest.raises(CommandError, match="refused"):
-        sources.files(None, str(tmp_path / "another"))
+    assert host.calls.count("kubectl get") == 3
 
 
 def test_without_the_api_the_last_known_configuration_is_used(host: BackupHost) -> None:
+    host.behave(**{"no api": True})
+    assert "Error while reading kubeadm's configuration from the API" in host.run(patient=False).stderr
+    host.behave()
     assert host.run().returncode == 0
     host.behave(**{"no api": True})
     assert host.run().returncode == 0
