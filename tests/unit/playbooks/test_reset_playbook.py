@@ -121,6 +121,24 @@ def test_host_of_a_cluster_that_no_longer_exists_is_reset(story: Story) -> None:
     assert resets(story) == [("gpu2", False)]
 
 
+@pytest.mark.parametrize(
+    ("answer", "limit", "allowed"),
+    [
+        ({}, [], True),
+        ({}, ["--limit", "gpu2,localhost"], False),
+        ({"held_by": "bob@laptop"}, [], False),
+    ],
+)
+def test_whole_reset_needs_no_lease_of_an_api_that_answers_with_errors(
+    answer: dict[str, Any], limit: list[str], allowed: bool, story: Story
+) -> None:
+    story.answer("cluster_lease", {"failed": True, "msg": "the API server is overloaded", **answer})
+    status, output = story.play(PLAYBOOK, {**story.settings, **WITHOUT_BACKUP}, *limit)
+    assert (status == 0) is allowed, output
+    assert "the API server is overloaded" in " ".join(output.split())
+    assert bool(resets(story)) is allowed
+
+
 @pytest.mark.parametrize("name", ["", "other"])
 def test_reset_that_is_not_confirmed_ends_before_anything_changes(story: Story, name: str) -> None:
     status, output = story.play(PLAYBOOK, {**story.settings, "reset_confirm": name})
