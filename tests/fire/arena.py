@@ -68,6 +68,21 @@ def _lose_control_plane(hosts: Inventory, directory: Path) -> None:
     destroy(hosts.control_plane)
 
 
+def _lose_second_of_three(hosts: Inventory, directory: Path) -> None:
+    """Stop all of cp2 for good, wait until its node is lost, and let the machine `spare` be the host cp2."""
+    hosts.hosts["cp2"].run("systemctl disable --now kubelet && crictl ps -q | xargs -r crictl stop && sync")
+    end = time.monotonic() + _SETTLE_SECONDS
+    while "cp2" in Cluster.of(hosts).ready_nodes():
+        assert time.monotonic() < end, "cp2 is still ready"
+        time.sleep(2)
+    lines = (directory / "lab.ini").read_text().splitlines()
+    (spare,) = [line for line in lines if line.startswith("spare ")]
+    new = {"cp2": f"{spare.replace('spare', 'cp2', 1)} cluster_node_name=cp2"}
+    kept = [new.get(line.split(" ")[0], line) if " " in line else line for line in lines]
+    text = "\n".join(line for line in kept if line.split(" ")[0] not in ("spare", "[spare]"))
+    (directory / "lab.ini").write_text(f"{text}\n")
+
+
 def _three(_hosts: Inventory, directory: Path) -> None:
     (directory / "three.ini").write_text(_THREE)
 
@@ -89,6 +104,12 @@ SETUPS: Mapping[str, Setup] = {
         joins=frozenset({"cp2", "cp3"}),
         spec=_SPECS / "fire-three.yml",
         play="site.yml",
+    ),
+    "playbooks/replace_node.yml": Setup(
+        prepare=_lose_second_of_three,
+        arguments=("-e", "node=cp2"),
+        joins=frozenset({"cp2"}),
+        spec=_SPECS / "fire-replace.yml",
     ),
     "playbooks/remove_node.yml": Setup(arguments=("-e", "node=gpu1"), leaves=frozenset({"gpu1"})),
     "playbooks/reset.yml": Setup(arguments=("-e", "reset_confirm=lab", "-e", "reset_last_etcd_copy=lose"), ends=True),

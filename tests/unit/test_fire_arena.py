@@ -120,6 +120,22 @@ def test_a_setup_may_have_another_name_than_its_play() -> None:
     assert grown.nodes_with_disk() == ["cp1", "cp2", "cp3"]
 
 
+def test_a_replacement_takes_the_place_of_the_lost_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = [{"cp2"}, {"cp1"}]
+    commands: list[str] = []
+    hosts: Any = SimpleNamespace(hosts={"cp2": SimpleNamespace(run=commands.append)})
+    cluster = SimpleNamespace(ready_nodes=lambda: ready.pop(0))
+    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: cluster))
+    monkeypatch.setattr(arena, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _seconds: None))
+    lines = ["cp2 ansible_host=10.0.0.2", "spare ansible_host=10.0.0.4", "", "[control_plane]", "cp2"]
+    (tmp_path / "lab.ini").write_text("\n".join([*lines, "", "[spare]", "spare", ""]))
+    arena.SETUPS["playbooks/replace_node.yml"].prepare(hosts, tmp_path)
+    text = (tmp_path / "lab.ini").read_text()
+    assert "cp2 ansible_host=10.0.0.4 cluster_node_name=cp2\n\n[control_plane]\ncp2\n" in text
+    assert "spare" not in text and "10.0.0.2" not in text
+    assert "disable --now kubelet" in commands[0] and not ready
+
+
 def test_steps_are_recorded_on_the_restored_lab_and_a_former_lab_is_removed_first(
     plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
