@@ -31,6 +31,7 @@ CONTROL_PLANES = ("cp1", "cp2", "cp3")
 NAME = "api.my.internal"
 # The most that still counts as done, in seconds.
 GAP, FAILOVER, BACK, REPLACEMENT = 3, 10, 180, 300
+KEEP = "gpulab.kubernetes.cluster_api : Keep a copy of the kubeconfig on the controller"
 REPLACE, REMOVE = "playbooks/replace_node.yml", "playbooks/remove_node.yml"
 Figure = Callable[[str, float], None]
 
@@ -187,7 +188,10 @@ def test_a_second_run_changes_nothing(site: Site) -> None:
 
 
 @pytest.mark.parametrize("name", CONTROL_PLANES)
-def test_the_api_survives_the_loss_of_any_machine(site: Site, name: str, tmp_path: Path, figure: Figure) -> None:
+@pytest.mark.parametrize("loss", [1, 2, 3])
+def test_the_api_survives_the_loss_of_any_machine(
+    site: Site, name: str, loss: int, tmp_path: Path, figure: Figure
+) -> None:
     other = site.through("cp2" if name == "cp1" else "cp1")
     with GpuPodProber(other, site.worker, "training") as training, inside(site, tmp_path / "log") as prober:
         prober.wait()
@@ -198,7 +202,7 @@ def test_the_api_survives_the_loss_of_any_machine(site: Site, name: str, tmp_pat
     site.power_on()
     site.wait_for(*CONTROL_PLANES)
     for kind, gap in gaps.items():
-        figure(f"{name} lost, gap ({kind}; {TIMING})", gap.seconds)
+        figure(f"{name} lost ({loss}), gap ({kind}; {TIMING})", gap.seconds)
     assert (steps.restarts, steps.lost) == (0, 0)
     assert {kind: gap for kind, gap in gaps.items() if gap.seconds > FAILOVER} == {}, gaps
 
@@ -208,6 +212,9 @@ def test_a_run_works_without_the_first_control_plane(site: Site) -> None:
     play(site.path, "--limit", "!cp1").expect_success()
     site.power_on()
     site.wait_for(*CONTROL_PLANES)
+    # The kept kubeconfig prefers the first control plane again; no host changes.
+    again = play(site.path).expect_success()
+    assert again.changed_tasks() <= {KEEP}, again.changed()
     play(site.path).expect_unchanged()
 
 
