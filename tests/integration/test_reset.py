@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -30,8 +31,13 @@ REASONS = {
     "files: /root/.ansible": "temporary files of Ansible",
     "files: /var/lib/systemd": "times of timers, and the random seed",
     "files: /var/lib/gpulab": "backups",
+    "files: /var/lib/containerd": "a disk of its own, whose permissions containerd has changed",
 }
 MOST = 10
+NO_REMOVAL = """#!/bin/sh
+case " $* " in *" -s "*) exec /usr/bin/apt-get "$@";; esac
+exit 1
+"""
 
 
 @dataclass(frozen=True)
@@ -112,8 +118,8 @@ def test_reset_works_with_a_dead_etcd_and_after_an_interruption(site: Site) -> N
     refused = site.reset()
     assert refused.status != 0 and "add -e reset_last_etcd_copy=lose" in refused.words
     site.hosts["cp1"].run("mv /root/etcd.yaml /var/tmp/")
-    # As if the first reset had been killed on the worker.
-    site.hosts["gpu1"].run("ln -s /bin/false /usr/local/bin/apt-get")
+    # As if the first reset had been killed on the worker, where it would remove the packages.
+    site.hosts["gpu1"].run(f"printf '%s' {shlex.quote(NO_REMOVAL)} >/usr/local/bin/apt-get && chmod +x $_")
     assert site.reset(reset_last_etcd_copy="lose").status != 0
     site.hosts["gpu1"].run("test -e /var/lib/gpulab/reset.json && rm /usr/local/bin/apt-get")
     site.reset(reset_last_etcd_copy="lose").expect_success()
