@@ -197,6 +197,16 @@ def api(cluster: Cluster) -> Iterator[Problem]:
     """Check that the host that uses the API reaches it and has what it needs; skipped if it was not read."""
     found, where = cluster.settings["api"], str(cluster.settings["api_delegate"])
     here = "this controller" if where == "localhost" else where
+    # A silent host of the cluster is a problem of its own.
+    if found.get("unreachable") and where not in cluster.settings["hosts"]:
+        yield Problem(
+            "api_delegate_silent",
+            f"The host {where}, from which the API is used, can't be reached: {found.get('msg', '')}",
+            "cluster_api_delegate",
+            "Everything after kubeadm uses the API, so the run would stop at that point",
+            "Check that it runs and that its ansible_host is right, or remove cluster_api_delegate",
+        )
+        return
     if found.get("reach") in ("silent", "unreachable"):
         yield Problem(
             "api_unreachable",

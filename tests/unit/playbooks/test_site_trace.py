@@ -472,3 +472,11 @@ def test_site_matches_its_stored_trace(tmp_path: Path, situation: Callable[[Path
     told = path.read_text().splitlines()
     difference = unified_diff(told, found.splitlines(), path.name, "this run", n=5, lineterm="")
     assert found.splitlines() == told, "\n".join([*difference, f"The output ends with:\n{output[-3000:]}"])
+
+
+def test_a_silent_host_that_uses_the_api_is_reported(tmp_path: Path) -> None:
+    story = finished(tmp_path)
+    story.settings["cluster_api_delegate"] = "bastion"
+    story.answer("api_reach_info", {"unreachable": True, "msg": "No route to host"})
+    status, output = story.play(PLAYBOOK.format("site"), story.settings)
+    assert status != 0 and "The host bastion, from which the API is used, can't be reached" in " ".join(output.split())
