@@ -198,7 +198,7 @@ def api(cluster: Cluster) -> Iterator[Problem]:
     found, where = cluster.settings["api"], str(cluster.settings["api_delegate"])
     here = "this controller" if where == "localhost" else where
     # A silent host of the cluster is a problem of its own.
-    if found.get("unreachable") and where not in cluster.settings["hosts"]:
+    if found.get("unreachable") and where not in {reading.host for reading in cluster.readings}:
         yield Problem(
             "api_delegate_silent",
             f"The host {where}, from which the API is used, can't be reached: {found.get('msg', '')}",
