@@ -480,3 +480,14 @@ def test_a_silent_host_that_uses_the_api_is_reported(tmp_path: Path) -> None:
     story.answer("api_reach_info", {"unreachable": True, "msg": "No route to host"})
     status, output = story.play(PLAYBOOK.format("site"), story.settings)
     assert status != 0 and "The host bastion, from which the API is used, can't be reached" in " ".join(output.split())
+
+
+@pytest.mark.parametrize(("host", "claims"), [("gpu2", True), ("", False)])
+def test_only_a_host_of_the_inventory_claims_the_node_that_leaves(tmp_path: Path, host: str, claims: bool) -> None:
+    story = node_removed(tmp_path)
+    (found,) = [answer["result"] for answer in story.answers if answer["module"] == "node_removal_info"]
+    found["targets"][0]["host"] = host
+    status, output = story.play(PLAYBOOK.format(story.playbook), story.settings)
+    assert status == 0, output
+    calls = [event for event in story.events() if event.get("module") == "node_maintenance"]
+    assert calls and all(("identity" in call["args"]) is claims for call in calls)
