@@ -119,8 +119,11 @@ class Reset:
             self._runner.check(["nft", "delete", "table", family, name], f"removing the table {family} {name}")
 
     def _unload(self, _actions: Sequence[Action]) -> None:
-        if self._systemd.unit(known.PERSISTENCED).running:
+        service = self._systemd.unit(known.PERSISTENCED)
+        if service.running:
             self._systemd.do("stop", known.PERSISTENCED)
+        if service.file_state == "enabled":
+            self._systemd.do("disable", known.PERSISTENCED)
         outcome = Driver(self._runner, self._root, check=False).remove()
         if outcome.reboot_required:
             self.left.append(f"kernel module nvidia: {outcome.reason}. It stays until the next boot")

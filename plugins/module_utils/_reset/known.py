@@ -29,7 +29,12 @@ DIRECTORIES = (
 )
 # Removed if no files are in them: of the kubelet's plugins, and of containerd's package.
 EMPTY = ("/usr/libexec/kubernetes", "/opt/containerd")
-FILES = ("/etc/cni/net.d/10-flannel.conflist", "/opt/cni/bin/flannel")
+FILES = (
+    "/etc/cni/net.d/10-flannel.conflist",
+    "/opt/cni/bin/flannel",
+    # Of the kubelet, for its part in a shutdown.
+    "/etc/systemd/logind.conf.d/99-kubelet.conf",
+)
 CNI = "/etc/cni/net.d"
 # Directories that stay, even if they are empty. dpkg knows others.
 STANDING = frozenset(

@@ -180,7 +180,7 @@ def _files(now: Readings) -> Iterator[Action]:
         elif name in recorded:
             yield from _file(name, recorded[name], file, now.copies.get(name))
         elif file and name in known.FILES:
-            yield Action(REMOVE, FILE, name, "of flannel")
+            yield Action(REMOVE, FILE, name, "of flannel or the kubelet")
         elif file and (bare := shared_files.without_block(name, file)) is not None:
             yield Action(RESTORE, FILE, name, _WITHOUT_BLOCK, bare)
         elif file and shared_files.is_ours(name, file):
