@@ -35,6 +35,8 @@ FILES = (
     # Of the kubelet, for its part in a shutdown.
     "/etc/systemd/logind.conf.d/99-kubelet.conf",
 )
+# Files that the scripts of packages write when they are installed. The record has them as they were after that.
+GENERATED = {"/etc/nvidia-container-runtime/config.toml": "nvidia-container-toolkit-base"}
 CNI = "/etc/cni/net.d"
 # Directories that stay, even if they are empty. dpkg knows others.
 STANDING = frozenset(

@@ -60,7 +60,7 @@ def plan(now: Readings, lose_data: bool) -> list[Action]:
         *_kubeconfigs(now),
         *_module(now, going),
         *_packages(now, going, needed),
-        *_files(now),
+        *_files(now, going),
         *_directories(now, going, lose_data),
         *_sysctls(now),
         *([Action(RESTORE, SWAP, "of /etc/fstab")] if now.swaps else []),
@@ -170,8 +170,11 @@ def _packages(now: Readings, going: set[str], why: Mapping[str, str]) -> Iterato
             yield Action(KEEP, PACKAGE, name, f"{_UNKNOWN}; remove it with apt-get purge {name}")
 
 
-def _files(now: Readings) -> Iterator[Action]:
-    recorded = dict(_of_kind(now, FILE))
+def _files(now: Readings, going: set[str]) -> Iterator[Action]:
+    stays = now.packages.keys() - going
+    # Packages that this collection has installed, and that go, or have gone in an interrupted reset.
+    gone = {name for name, before in _of_kind(now, PACKAGE) if before is None} - stays
+    recorded = {name: None if known.GENERATED.get(name) in gone else before for name, before in _of_kind(now, FILE)}
     for name in sorted({*recorded, *now.files}):
         file = now.files.get(name)
         if _has_docker(now) and known.DOCKER_FILES.fullmatch(name):

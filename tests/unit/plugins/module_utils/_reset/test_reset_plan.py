@@ -15,6 +15,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._first_run impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.hosts_file import with_block
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.swap_state import without_swap
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset import known
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.known import GENERATED
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.model import KEEP, ORDER, Action, Readings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.plan import plan
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.shared_files import File
@@ -94,6 +95,25 @@ def test_files(name: str, before: Any, now: File | None, copy: File | None, want
     assert len(found) == len(wanted)
     for line, pattern in zip(found, wanted):
         assert re.match(pattern, line), line
+
+
+@pytest.mark.parametrize(
+    ("before", "installed", "wanted"),
+    [
+        pytest.param(None, True, "remove", id="goes"),
+        pytest.param(None, False, "remove", id="gone-in-an-interrupted-reset"),
+        pytest.param({"version": "1.0-1", "held": False}, True, "restore", id="stays"),
+    ],
+)
+def test_file_that_a_package_has_generated_goes_with_it(before: Any, installed: bool, wanted: str) -> None:
+    ((path, name),) = GENERATED.items()
+    now = Readings(
+        record=record(file={path: regular(THEIRS)}, package={name: before}),
+        files={path: OURS},
+        copies={path: THEIRS},
+        packages=packages(package(name)) if installed else {},
+    )
+    assert [line for line in lines(now) if "file" in line and line.startswith(f"{wanted} file {path}")], lines(now)
 
 
 SHARED = [
