@@ -31,6 +31,11 @@ CONTROL_PLANES = ("cp1", "cp2", "cp3")
 NAME = "api.my.internal"
 # The most that still counts as done, in seconds.
 GAP, FAILOVER, BACK, REPLACEMENT = 3, 10, 180, 300
+_PKI = "/etc/kubernetes/pki/etcd"
+ETCDCTL = (
+    f"/usr/local/lib/gpulab/etcd-*/etcdctl --cacert={_PKI}/ca.crt --cert={_PKI}/server.crt --key={_PKI}/server.key"
+)
+READY = "kubectl --kubeconfig=/etc/kubernetes/controller-manager.conf get --raw=/readyz"
 KEEP = "gpulab.kubernetes.cluster_api : Keep a copy of the kubeconfig on the controller"
 REPLACE, REMOVE = "playbooks/replace_node.yml", "playbooks/remove_node.yml"
 Figure = Callable[[str, float], None]
@@ -80,9 +85,7 @@ class Site:
 
     def members(self, through: str) -> list[dict[str, Any]]:
         """Return the members of etcd as a control plane has them."""
-        pki = "/etc/kubernetes/pki/etcd"
-        files = f"--cacert={pki}/ca.crt --cert={pki}/server.crt --key={pki}/server.key"
-        found = self.hosts[through].run(f"/usr/local/lib/gpulab/etcd-*/etcdctl {files} member list --write-out=json")
+        found = self.hosts[through].run(f"{ETCDCTL} member list --write-out=json")
         listed: list[dict[str, Any]] = json.loads(found)["members"]
         return listed
 
@@ -93,7 +96,12 @@ class Site:
         lab_command("up", "--name", self.lab.name, "--spec", str(SPEC), "--inventory", str(self.lab.path))
 
     def wait_for(self, *nodes: str) -> None:
+        """Wait until control planes are back. A node that was lost for a moment only is ready all the time."""
         end = time.monotonic() + BACK
+        for name in nodes:
+            while self.hosts[name].attempt(f"{ETCDCTL} endpoint health --cluster && {READY}").returncode:
+                assert time.monotonic() < end, f"etcd or the API of {name} does not work within {BACK} s"
+                time.sleep(2)
         ready: set[str] = set()
         while not {*nodes} <= ready:
             assert time.monotonic() < end, f"not ready within {BACK} s: {nodes}"
