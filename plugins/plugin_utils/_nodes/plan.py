@@ -55,7 +55,7 @@ def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> H
     return Host(
         name,
         name in control_planes,
-        bool(found["cluster"]["finished"]) if found else None,
+        bool(as_mapping(found.get("cluster")).get("finished")) if found else None,
         variables.get("plan_pending") or {},
         str(variables.get("plan_serial", "1")),
         str(found.get("deferred") or ""),
