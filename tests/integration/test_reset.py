@@ -31,6 +31,9 @@ REASONS = {
     "files: /root/.ansible": "temporary files of Ansible",
     "files: /var/lib/systemd": "times of timers, and the random seed",
     "files: /var/lib/gpulab": "backups",
+    "files: /usr/lib/modules/": "an empty directory of DKMS",
+    "files: /var/lib/nvidia-simulated": "the state of the simulated driver",
+    "files: /root/.kube": "the cache of this test's kubectl",
     "units: network-online.target": "of systemd, started for the kubelet",
     "files: /var/lib/containerd": "a disk of its own, whose permissions containerd has changed",
 }

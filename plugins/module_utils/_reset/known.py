@@ -27,8 +27,8 @@ DIRECTORIES = (
     "/usr/local/lib/gpulab",
     "/run/gpulab",
 )
-# Removed if no files are in them: of the kubelet's plugins, and of containerd's package.
-EMPTY = ("/usr/libexec/kubernetes", "/opt/containerd")
+# Directory -> the package with which it goes if no files are in it. That of the kubelet's plugins belongs to none.
+EMPTY = {"/usr/libexec/kubernetes": "", "/opt/containerd": "containerd.io", "/var/lib/haproxy": "haproxy"}
 FILES = (
     "/etc/cni/net.d/10-flannel.conflist",
     "/opt/cni/bin/flannel",

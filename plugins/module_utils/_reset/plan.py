@@ -51,6 +51,8 @@ _REBOOT = "the kernel keeps it until the next boot"
 def plan(now: Readings, lose_data: bool) -> list[Action]:
     """Return the actions in the order in which they are carried out; those of KEEP name what stays, and why."""
     going, needed = purgeable(now)
+    # Packages that this collection has installed, and that go, or have gone in an interrupted reset.
+    gone = {name for name, before in _of_kind(now, PACKAGE) if before is None} - (now.packages.keys() - going)
     found = [
         *_units(now),
         *([Action(REMOVE, CONTAINERS, "of pods")] if now.busy else []),
@@ -60,8 +62,8 @@ def plan(now: Readings, lose_data: bool) -> list[Action]:
         *_kubeconfigs(now),
         *_module(now, going),
         *_packages(now, going, needed),
-        *_files(now, going),
-        *_directories(now, going, lose_data),
+        *_files(now, gone),
+        *_directories(now, going, gone, lose_data),
         *_sysctls(now),
         *([Action(RESTORE, SWAP, "of /etc/fstab")] if now.swaps else []),
         *_record(now),
@@ -170,10 +172,7 @@ def _packages(now: Readings, going: set[str], why: Mapping[str, str]) -> Iterato
             yield Action(KEEP, PACKAGE, name, f"{_UNKNOWN}; remove it with apt-get purge {name}")
 
 
-def _files(now: Readings, going: set[str]) -> Iterator[Action]:
-    stays = now.packages.keys() - going
-    # Packages that this collection has installed, and that go, or have gone in an interrupted reset.
-    gone = {name for name, before in _of_kind(now, PACKAGE) if before is None} - stays
+def _files(now: Readings, gone: set[str]) -> Iterator[Action]:
     recorded = {name: None if known.GENERATED.get(name) in gone else before for name, before in _of_kind(now, FILE)}
     for name in sorted({*recorded, *now.files}):
         file = now.files.get(name)
@@ -227,9 +226,9 @@ def _is_as_before(file: File, before: Before, owner: bool = True) -> bool:
     return same and (rights or not owner)
 
 
-def _directories(now: Readings, going: set[str], lose_data: bool) -> Iterator[Action]:
+def _directories(now: Readings, going: set[str], gone: set[str], lose_data: bool) -> Iterator[Action]:
     for path in now.directories:
-        if path == known.EMPTY[1] and "containerd.io" not in going:
+        if known.EMPTY.get(path) and known.EMPTY[path] not in gone:
             continue
         if path not in known.CONTAINERD:
             yield Action(REMOVE, DIRECTORY, path)

@@ -19,6 +19,7 @@ from .._command import CommandError, Runner
 from .._files import read_text, text_or_nothing, under
 from .._first_run import DIRECTORY, FILE, FILES, RECORD, SYSCTL, UNIT, Record, read_record
 from .._host import hosts_file, swap_state
+from .._host.managed_files import REPLACED
 from .._json import as_mapping, as_mappings, as_text
 from .._kubeadm.init_evidence import etcd_data
 from .._nvidia.kernel_module import VERSION_FILE, parse_version
@@ -60,7 +61,8 @@ class Host:
     def read(self) -> Readings:
         record = read_record(text_or_nothing(self.root, f"{DIRECTORY}/{RECORD}"))
         recorded = [name for kind, name in record.entries if kind == FILE]
-        names = {*recorded, *known.FILES, *self._earlier(), hosts_file.PATH, hosts_file.TEMPLATE}
+        replaced = (f"{name}{REPLACED}" for name in recorded)
+        names = {*recorded, *replaced, *known.FILES, *self._earlier(), hosts_file.PATH, hosts_file.TEMPLATE}
         database = read_database(self._path("/var/lib/dpkg"))
         cni = self.cni()
         return Readings(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from .._first_run import Before
 from .._host import hosts_file
+from .._host.managed_files import REPLACED
 from .._host.swap_origins import WAAGENT
 from .._host.swap_state import without_azure_swap, without_swap
 from . import known
@@ -37,7 +38,8 @@ def is_ours(name: str, file: File) -> bool:
     """Return whether the name or the text shows that this collection wrote the whole file."""
     if name in (*_HOSTS, FSTAB, WAAGENT) or _SOURCES.fullmatch(name):
         return False
-    return "gpulab" in name.rpartition("/")[2] or name in known.UNMARKED or bool(_OURS.search(file.data))
+    own = name.removesuffix(REPLACED).rpartition("/")[2]
+    return "gpulab" in own or name in known.UNMARKED or bool(_OURS.search(file.data))
 
 
 def as_before(copy: File, before: Before) -> File:

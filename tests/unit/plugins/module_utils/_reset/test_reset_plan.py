@@ -15,7 +15,7 @@ from ansible_collections.gpulab.kubernetes.plugins.module_utils._first_run impor
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.hosts_file import with_block
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._host.swap_state import without_swap
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset import known
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.known import GENERATED
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.known import EMPTY, GENERATED
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.model import KEEP, ORDER, Action, Readings
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.plan import plan
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._reset.shared_files import File
@@ -114,6 +114,24 @@ def test_file_that_a_package_has_generated_goes_with_it(before: Any, installed: 
         packages=packages(package(name)) if installed else {},
     )
     assert [line for line in lines(now) if "file" in line and line.startswith(f"{wanted} file {path}")], lines(now)
+
+
+def test_copy_of_a_managed_file_goes_and_that_of_a_foreign_one_stays() -> None:
+    files = {f"/etc/x/{name}.replaced-gpulab": file for name, file in (("ours", OURS), ("theirs", THEIRS))}
+    assert lines(Readings(files=files)) == ["remove file /etc/x/ours.replaced-gpulab"]
+
+
+@pytest.mark.parametrize("name", ["containerd.io", "haproxy"])
+@pytest.mark.parametrize(("before", "installed", "goes"), [(None, True, True), (None, False, True), ("", True, False)])
+def test_empty_directory_of_a_package_goes_with_it(name: str, before: Any, installed: bool, goes: bool) -> None:
+    (path,) = [path for path, each in EMPTY.items() if each == name]
+    was = None if before is None else {"version": "1.0-1", "held": False}
+    now = Readings(
+        record=record(package={name: was}),
+        directories=(path,),
+        packages=packages(package(name)) if installed else {},
+    )
+    assert (f"remove directory {path}" in lines(now)) is goes
 
 
 SHARED = [
