@@ -66,6 +66,8 @@ def render(
         lines.append(" ".join([node.name, *(f"{key}={_quoted(value)}" for key, value in own.items())]))
     for group in GROUPS:
         lines += ["", f"[{group}]", *(node.name for node in spec.nodes if group in node.groups)]
+    spare = [node.name for node in spec.nodes if not node.groups]
+    lines += ["", "[spare]", *spare] if spare else []
     variables = {
         **_connection(directory),
         **(_sources(depot) if depot else {}),

@@ -172,7 +172,7 @@ def _node(entry: object, where: str, problems: list[str]) -> Node:
     if system not in SYSTEMS:
         problems.append(f"{where}: os must be one of {', '.join(SYSTEMS)}, not {system!r}")
     groups = entry.get("groups")
-    if not isinstance(groups, list | tuple) or not groups or any(group not in GROUPS for group in groups):
+    if not isinstance(groups, list | tuple) or any(group not in GROUPS for group in groups):
         problems.append(f"{where}: groups must be a list of {' and/or '.join(GROUPS)}, not {groups!r}")
         groups = ()
     networks = entry.get("extra_networks", 0)

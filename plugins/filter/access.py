@@ -67,9 +67,29 @@ def endpoint_is_stale(host: Mapping[str, Any], choice: Mapping[str, Any]) -> boo
 
 
 def control_plane_addresses(control_planes: Sequence[str], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return the addresses of the control planes, as far as they are known, by their names in the inventory."""
-    found = {name: _node_address(hosts, name) for name in control_planes}
+    """Return the addresses of the control planes, as far as they are known, by their names in the inventory.
+
+    Of one that does not answer, it is the address that the cluster has for its node.
+    """
+    nodes = [node for name in control_planes for node in _read(hosts, name).get("control_plane", {}).get("nodes", [])]
+    known = {node["host"]: _usable([*node["addresses"], ""][0]) for node in nodes if node["control_plane"]}
+    found = {name: _node_address(hosts, name) or known.get(name, "") for name in control_planes}
     return {name: address for name, address in found.items() if address}
+
+
+def first_control_plane_read(
+    control_planes: Sequence[str], hosts: Mapping[str, Mapping[str, Any]], otherwise: str
+) -> str:
+    """Return the first control plane that preflight has read, so that each run chooses the same one if all answer."""
+    return next((name for name in control_planes if _read(hosts, name)), otherwise)
+
+
+def _read(hosts: Mapping[str, Mapping[str, Any]], host: str) -> Mapping[str, Any]:
+    """Return what preflight has read of a host, empty if it does not answer."""
+    try:
+        return hosts[host]["preflight_host"] or {}
+    except (KeyError, AnsibleError, UndefinedError):
+        return {}
 
 
 def _node_address(hosts: Mapping[str, Mapping[str, Any]], host: str) -> str:
@@ -149,6 +169,7 @@ class FilterModule:
             "endpoint_is_stale": endpoint_is_stale,
             "endpoint_migration_problem": endpoint_migration_problem,
             "expected_api": expected_api,
+            "first_control_plane_read": first_control_plane_read,
             "kubeconfig_path": kubeconfig_path,
             "next_steps": next_steps,
             "run_commands": run_commands,

@@ -12,9 +12,12 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ..plugin_utils._nodes.control_plane import control_plane_plan, pending_notice, stores_configuration
 from ..plugin_utils._nodes.deferral import with_deferral, without_deferral
 from ..plugin_utils._nodes.disruption import decide
+from ..plugin_utils._nodes.etcd_join import join_plan, machine_of
 from ..plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
+from ..plugin_utils._nodes.plan import api_host as choose_api_host
 from ..plugin_utils._nodes.plan import host_of
 from ..plugin_utils._nodes.plan import plan as plan_nodes
+from ..plugin_utils._nodes.standing import standing_notice
 
 DOCUMENTATION = r"""
 name: plan
@@ -156,6 +159,19 @@ def host_states(states: Mapping[str, Iterable[Mapping[str, Any]]], roles: Iterab
     ]
 
 
+def api_host(control_planes: Sequence[str], hostvars: Mapping[str, Any]) -> str:
+    """Return the control plane through which the API is reached, from what preflight has read."""
+    return choose_api_host(host_of(name, hostvars[name], control_planes) for name in control_planes)
+
+
+def etcd_join_plan(
+    etcd: Mapping[str, Any], host: str, joining: Iterable[str], hostvars: Mapping[str, Any], resumes: bool
+) -> dict[str, Any]:
+    """Decide whether a host may join with a new member of etcd, and which members are removed before."""
+    machines = [machine_of(name, hostvars[name]) for name in joining]
+    return join_plan(etcd, machine_of(host, hostvars[host]), machines, boolean(resumes))
+
+
 def node_plan(
     names: Iterable[str], hostvars: Mapping[str, Any], control_planes: Sequence[str] = ()
 ) -> dict[str, dict[str, Any]]:
@@ -193,13 +209,16 @@ def plan_summary(plan: Mapping[str, Any]) -> str:
 class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "api_host": api_host,
             "select_enabled": select_enabled,
             "cluster_plan": cluster_plan,
             "control_plane_notice": pending_notice,
             "control_plane_plan": control_plane_plan,
+            "control_plane_standing": standing_notice,
             "control_plane_stores": stores_configuration,
             "deferral_file": deferral_file,
             "disruption": disruption,
+            "etcd_join_plan": etcd_join_plan,
             "host_plan": host_plan,
             "host_states": host_states,
             "kubelet_plan": kubelet_plan,

@@ -30,7 +30,7 @@ ROOT = "/"
 DIRECTORY = "/var/lib/gpulab/first-run"
 RECORD, FILES = "record.jsonl", "files"
 SCHEMA = 1
-FILE, PACKAGE, UNIT = "file", "package", "unit"
+FILE, PACKAGE, SYSCTL, UNIT = "file", "package", "sysctl", "unit"
 
 # Other files are state, data or reports of this collection itself.
 _PLACES = ("/etc/", "/usr/local/")
@@ -131,6 +131,11 @@ class FirstRun:
     def keep_packages(self, packages: Mapping[str, Any]) -> None:
         """Record the state of packages in dpkg's database, None if a package is not installed."""
         self._keep(PACKAGE, packages, lambda name: _package(packages[name]))
+
+    def keep_sysctls(self, values: Mapping[str, str | None]) -> None:
+        """Record kernel parameters by their paths below /proc/sys, None for one that the kernel does not have."""
+        known = {name: value for name, value in values.items() if _is_sysctl(name)}
+        self._keep(SYSCTL, known, lambda name: None if known[name] is None else {"value": known[name]})
 
     def keep_unit(self, unit: Any, verbs: Collection[str]) -> None:
         """Record a unit if one of these systemctl verbs enables or starts it."""
@@ -238,15 +243,18 @@ def _has_shape(value: Before, shape: Mapping[str, Callable[[Any], bool]]) -> boo
 
 
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
-    "kind": lambda value: value in (FILE, PACKAGE, UNIT),
+    "kind": lambda value: value in (FILE, PACKAGE, SYSCTL, UNIT),
     "name": lambda value: isinstance(value, str),
     "before": lambda value: value is None or isinstance(value, dict),
     "when": _matches(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"),
     "by": _matches(r"[0-9A-Za-z.+-]{1,64}"),
 }
+# A name is a path, so it must not lead elsewhere.
+_is_sysctl = _matches(r"[a-z0-9_-]{1,64}(?:/(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_:@.-]{1,64}){1,8}")
 _NAMES: Mapping[str, Callable[[Any], bool]] = {
     FILE: _is_file,
     PACKAGE: _matches(r"[a-z0-9][-a-z0-9+.]{0,254}"),
+    SYSCTL: _is_sysctl,
     UNIT: _matches(r"[A-Za-z0-9:_.\\@-]{1,255}"),
 }
 _SHAPES: Mapping[str, tuple[Mapping[str, Callable[[Any], bool]], ...]] = {
@@ -255,5 +263,6 @@ _SHAPES: Mapping[str, tuple[Mapping[str, Callable[[Any], bool]], ...]] = {
         {"link": _matches(r"[^\0]{1,4095}")},
     ),
     PACKAGE: ({"version": _matches(r"[A-Za-z0-9.+~:-]{0,255}"), "held": lambda value: isinstance(value, bool)},),
+    SYSCTL: ({"value": _matches(r"[ -~]{0,256}")},),
     UNIT: ({"enabled": _matches("[a-z-]{0,32}"), "active": _matches("[a-z-]{1,32}")},),
 }

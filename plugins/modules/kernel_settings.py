@@ -47,6 +47,14 @@ options:
     description: File for C(systemd-sysctl). It is managed as a whole.
     type: path
     default: /etc/sysctl.d/95-gpulab.conf
+  recorded:
+    description:
+      - Further kernel parameters whose values are recorded, with those of this module, before the first change of a
+        host. P(gpulab.kubernetes.reset#role) restores them.
+    type: list
+    elements: str
+    default: []
+    version_added: 0.3.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
   - gpulab.kubernetes.attributes.root

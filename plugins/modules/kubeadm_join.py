@@ -66,6 +66,22 @@ options:
         is C(/run/gpulab/kubeadm-discovery.yaml). The file exists only while kubeadm runs.
     type: str
     version_added: 0.2.0
+  control_plane:
+    description:
+      - Whether the host becomes a control plane next to the existing ones. Set O(pki), too.
+      - What an interrupted join of a control plane has left is moved to C(/var/lib/gpulab/aside-TIME), with the data of
+        its etcd. Remove its member of etcd first (M(gpulab.kubernetes.etcd_member)). A control plane whose join has
+        finished is never changed.
+    type: bool
+    default: false
+    version_added: 0.3.0
+  pki:
+    description:
+      - The CAs and keys that all control planes share, texts by path, as M(gpulab.kubernetes.kubeadm_join_info) returns
+        them. They are written right before kubeadm runs.
+    type: dict
+    default: {}
+    version_added: 0.3.0
   ignore_preflight_errors:
     description: Preflight checks of C(kubeadm join) whose errors are treated as warnings.
     type: list
@@ -129,6 +145,11 @@ node_name:
   returned: success
   type: str
   sample: gpu1
+resumed:
+  description: Whether the remains of an interrupted join were removed, or in check mode would be.
+  returned: success
+  type: bool
+  version_added: 0.3.0
 moved_aside:
   description: Paths to which the remains of an interrupted join were moved.
   returned: success

@@ -47,6 +47,13 @@ options:
       - The certificates of the control plane are then uploaded to the cluster with a new key, for two hours.
     type: bool
     default: false
+  pki:
+    description:
+      - Whether to return the CAs and keys that all control planes of the cluster share, so that they reach a further
+        control plane through the controller. Nothing is uploaded to the cluster.
+    type: bool
+    default: false
+    version_added: 0.3.0
   description:
     description: Description of a new token.
     type: str
@@ -63,6 +70,7 @@ options:
     default: 120
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
+  - gpulab.kubernetes.attributes.root
 attributes:
   check_mode:
     support: full
@@ -122,6 +130,12 @@ certificate_key:
   description: Key of the uploaded certificates, a secret. Null without O(control_plane), and in check mode.
   returned: success
   type: str
+pki:
+  description:
+    - Texts of the CAs and keys by path, secrets. Empty without O(pki), and in check mode.
+  returned: success
+  type: dict
+  version_added: 0.3.0
 control_plane:
   description: The value of O(control_plane).
   returned: success
@@ -152,10 +166,17 @@ from ..module_utils._module import run
 
 def run_module(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    info = JoinInfo(module, params["executable"], params["kubeconfig"], params["timeout"])
+    info = JoinInfo(module, params["executable"], params["kubeconfig"], params["timeout"], params["root"])
     if params["delete"]:
         return info.delete(params["delete"])
-    wanted = Wanted(params["ttl"], params["reuse"], params["min_life"], params["control_plane"], params["description"])
+    wanted = Wanted(
+        params["ttl"],
+        params["reuse"],
+        params["min_life"],
+        params["control_plane"],
+        params["pki"],
+        params["description"],
+    )
     return info.facts(wanted)
 
 
@@ -168,6 +189,8 @@ def main() -> None:
             "reuse": {"type": "bool", "default": True},
             "min_life": {"type": "int", "default": 600},
             "control_plane": {"type": "bool", "default": False},
+            "pki": {"type": "bool", "default": False},
+            "root": {"type": "path", "default": "/"},
             "description": {"type": "str", "default": "made by gpulab.kubernetes"},
             "delete": {"type": "str"},
             "timeout": {"type": "int", "default": 120},

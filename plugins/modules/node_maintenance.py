@@ -98,6 +98,14 @@ options:
     description: Time limit in seconds for the drain, and for the pods of O(leaving).
     type: float
     default: 600
+  leaves:
+    description:
+      - Whether the node is removed from the cluster afterwards, with O(drain). Pods are not waited for then as soon as
+        the control plane has not heard of the kubelet for a while (40 seconds by default): they cannot end, and are
+        removed with the node.
+    type: bool
+    default: false
+    version_added: 0.3.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
 attributes:
@@ -194,7 +202,7 @@ def _run(module: AnsibleModule) -> dict[str, Any]:
     for warning in work.warnings:
         module.warn(warning)
     if params["state"] == "begun":
-        names = ("drain", "jobs", "grace", "labels", "pause", "leaving", "timeout")
+        names = ("drain", "jobs", "grace", "labels", "pause", "leaving", "timeout", "leaves")
         work.begin(params["data"], Plan(**{each: params[each] for each in names}))
     elif params["state"] == "verifying":
         work.let_return()
@@ -227,6 +235,7 @@ def main() -> None:
             "leaving": {"type": "list", "elements": "str", "default": []},
             "failure": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 600},
+            "leaves": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

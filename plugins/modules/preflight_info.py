@@ -534,10 +534,11 @@ cluster:
     Cluster that the host belongs to, according to the files of kubeadm. C(begun) is also true if kubeadm was
     interrupted. C(ca) contains the certificates of its CAs, C(api_server_names) the names and addresses in the
     certificate of the host's API server, C(endpoint) is the address of its API for all nodes, and C(name) and
-    C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are files without
-    which the host can't start, and that are empty, cut off or missing, as after a power failure; C(finished) is false
-    then, unless the kubelet runs. C(kubelet_configuration) is the text of the kubelet's configuration file, empty if it
-    is damaged, contains bytes that can't be returned, or is longer than 64 KiB.
+    C(api_name) the names of the cluster and of its API in C(/var/lib/gpulab/cluster.json). C(damaged) are files
+    without which the host can't start, and that are empty, cut off or missing, as after a power failure;
+    C(finished) is false then, unless the kubelet runs, and while the host is C(joining) other control planes.
+    C(kubelet_configuration) is the text of the kubelet's configuration file, empty if it is damaged, contains bytes
+    that can't be returned, or is longer than 64 KiB.
   returned: always
   type: dict
   sample:
@@ -545,6 +546,7 @@ cluster:
     kubelet_conf: true
     role: control_plane
     begun: true
+    joining: false
     finished: true
     damaged: []
     ca_hashes: ["sha256:..."]
@@ -581,9 +583,10 @@ control_plane:
     C(reason), C(advice) and C(api) are the decision that M(gpulab.kubernetes.kubeadm_init) would make, C(texts) the
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
     C(gpu_managers) the software that offers the GPUs, C(gpus_twice) the C(nodes) whose GPUs are offered by DRA and
-    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(error) the reason
-    why the API could not be read, C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was interrupted,
-    and C(restorable) the files of kubeadm that are empty or cut off, but of which it has a copy.
+    would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(nodes) the nodes
+    with what identifies them, C(removed_nodes) those that were removed while their host could not be reset, C(error)
+    the reason why the API could not be read, C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was
+    interrupted, and C(restorable) the files of kubeadm that are empty or cut off, but of which it has a copy.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -597,6 +600,8 @@ control_plane:
     daemonsets: [kube-flannel-ds, kube-proxy, nvidia-device-plugin]
     gpu_managers: [device_plugin]
     gpus_twice: {}
+    nodes: []
+    removed_nodes: {}
     error: ""
     interrupted: false
     restorable: []
@@ -692,7 +697,8 @@ def read_host(module: AnsibleModule, runner: Runner, cloud_init: CloudInit) -> d
     own_names = {*names["names"], cluster["api_name"]}
     server = "" if cluster["endpoint"].rpartition(":")[0] in own_names else cluster["server"]
     asks_api = params["api_endpoint"] is not None and cluster["role"] != "control_plane"
-    is_control_plane = cluster["role"] == "control_plane" and system["is_root"]
+    # What kubeadm_init would decide means nothing for one that is joining others, whose API its name may lead to.
+    is_control_plane = cluster["role"] == "control_plane" and not cluster["joining"] and system["is_root"]
     return {
         **system,
         "disks": host.disks(root, params["disk_paths"]),

@@ -185,3 +185,17 @@ def clients(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> 
             "the clients in nfs_server_clients"
         )
     return list(dict.fromkeys(found.values()))
+
+
+def without(text: str, addresses: Iterable[str]) -> str:
+    """Return a file of exports(5) without the clients that are these addresses; a line without clients is left out."""
+    gone = {_normalized(address) for address in addresses}
+    lines = []
+    for line in text.splitlines():
+        path, *clients = line.split()[:1] if line.startswith("#") else line.split() or [""]
+        kept = [client for client in clients if _normalized(client.partition("(")[0]) not in gone]
+        if kept == clients:
+            lines.append(line)
+        elif kept:
+            lines.append(" ".join([path, *kept]))
+    return "".join(f"{line}\n" for line in lines)

@@ -37,13 +37,17 @@ _TEMPORARY = "/tmp /var/tmp /root/.ansible /home"
 # Stands for the controller's directory in the arguments of a play.
 _CONTROLLER = "CONTROLLER"
 _BACKUPS = ("-e", "backup_enabled=true")
+_SPECS = ROOT / "tests" / "integration" / "specs"
+# Control planes in the inventory besides those of the lab's own.
+_THREE = "[control_plane]\ncp1\ncp2\ncp3\n"
 
 
 @dataclass(frozen=True)
 class Setup:
     """What a play needs: the plays before it, then `prepare`, its arguments, and a spec if that of `fire` doesn't do.
 
-    `after` are the plays that follow it when it has succeeded. A play that `repeats` has changes in each run.
+    `after` are the plays that follow it when it has succeeded. A play that `repeats` has changes in each run, and one
+    that `ends` the cluster leaves none. `joins` and `leaves` are hosts that are no nodes before it, and afterwards.
     """
 
     before: tuple[tuple[str, ...], ...] = (("site.yml",),)
@@ -51,12 +55,36 @@ class Setup:
     arguments: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     repeats: bool = False
-    spec: Path = ROOT / "tests" / "integration" / "specs" / "fire.yml"
+    ends: bool = False
+    joins: frozenset[str] = frozenset()
+    leaves: frozenset[str] = frozenset()
+    spec: Path = _SPECS / "fire.yml"
+    # If the name of the setup is not that of its play.
+    play: str = ""
 
 
 def _lose_control_plane(hosts: Inventory, directory: Path) -> None:
     fetch(hosts.control_plane, directory, "backup.tar")
     destroy(hosts.control_plane)
+
+
+def _lose_second_of_three(hosts: Inventory, directory: Path) -> None:
+    """Stop all of cp2 for good, wait until its node is lost, and let the machine `spare` be the host cp2."""
+    hosts.hosts["cp2"].run("systemctl disable --now kubelet && crictl ps -q | xargs -r crictl stop && sync")
+    end = time.monotonic() + _SETTLE_SECONDS
+    while "cp2" in Cluster.of(hosts).ready_nodes():
+        assert time.monotonic() < end, "cp2 is still ready"
+        time.sleep(2)
+    lines = (directory / "lab.ini").read_text().splitlines()
+    (spare,) = [line for line in lines if line.startswith("spare ")]
+    new = {"cp2": f"{spare.replace('spare', 'cp2', 1)} cluster_node_name=cp2"}
+    kept = [new.get(line.split(" ")[0], line) if " " in line else line for line in lines]
+    text = "\n".join(line for line in kept if line.split(" ")[0] not in ("spare", "[spare]"))
+    (directory / "lab.ini").write_text(f"{text}\n")
+
+
+def _three(_hosts: Inventory, directory: Path) -> None:
+    (directory / "three.ini").write_text(_THREE)
 
 
 # Plays that need something else than a cluster that site.yml has made.
@@ -70,6 +98,21 @@ SETUPS: Mapping[str, Setup] = {
         arguments=("-e", f"restore_archive={_CONTROLLER}/backup.tar", "-e", "restore_confirm=lab"),
         after=("site.yml",),
     ),
+    "one-to-three": Setup(
+        prepare=_three,
+        arguments=("-i", f"{_CONTROLLER}/three.ini"),
+        joins=frozenset({"cp2", "cp3"}),
+        spec=_SPECS / "fire-three.yml",
+        play="site.yml",
+    ),
+    "playbooks/replace_node.yml": Setup(
+        prepare=_lose_second_of_three,
+        arguments=("-e", "node=cp2"),
+        joins=frozenset({"cp2"}),
+        spec=_SPECS / "fire-replace.yml",
+    ),
+    "playbooks/remove_node.yml": Setup(arguments=("-e", "node=gpu1"), leaves=frozenset({"gpu1"})),
+    "playbooks/reset.yml": Setup(arguments=("-e", "reset_confirm=lab", "-e", "reset_last_etcd_copy=lose"), ends=True),
 }
 
 
@@ -86,8 +129,9 @@ class Arena:
 
     def __init__(self, play: str, arguments: Sequence[str] = (), place: tuple[str, Path] | None = None) -> None:
         # One name for one playbook, however it was given.
-        self.play = os.path.relpath(ROOT / play, ROOT)
-        self.setup = SETUPS.get(self.play, Setup())
+        name = os.path.relpath(ROOT / play, ROOT)
+        self.setup = SETUPS.get(name, Setup())
+        self.play = self.setup.play or name
         self._arguments = [*self.setup.arguments, *arguments]
         slug = Path(play).stem.replace("_", "-")
         self.lab, self.directory = place or (f"{PREFIX}-fire-{slug}", ROOT / ".cache" / "fire" / slug)
@@ -172,7 +216,8 @@ class Arena:
             assert time.monotonic() < end, f"the restored cluster does not work: {problems}"
             time.sleep(1)
             with suppress(AssertionError):
-                problems = [*checks.not_renewed(hosts, self.restored), *checks.cluster_problems(hosts)]
+                nodes = checks.cluster_problems(hosts, self.setup.joins)
+                problems = [*checks.not_renewed(hosts, self.restored, self.setup.joins), *nodes]
 
     def record(self) -> tuple[list[Step], float]:
         """Return the steps of an uninterrupted run, and its seconds. Raises AssertionError if it fails."""
@@ -188,7 +233,8 @@ class Arena:
         """Interrupt a run at a point and run it again; return the outcome, and what was wrong."""
         hosts = Inventory.read(self.inventory)
         with Controller(self) as controller, ExitStack() as probing:
-            prober = ApiProber(admin_access(hosts.control_plane), log) if checks.has_cluster(hosts) else None
+            probes = checks.has_cluster(hosts) and not self.setup.ends
+            prober = ApiProber(admin_access(hosts.control_plane), log) if probes else None
             if prober:
                 probing.enter_context(prober)
                 prober.wait()
@@ -210,7 +256,7 @@ class Arena:
             problems = [
                 *checks.unfinished(third, self.setup.repeats),
                 *controller.secrets_left(hosts),
-                *checks.cluster_problems(hosts),
+                *(checks.remains(hosts) if self.setup.ends else checks.cluster_problems(hosts, self.setup.leaves)),
             ]
             if before and checks.identity(hosts) != before:
                 problems.append(f"the cluster is another one: {before} => {checks.identity(hosts)}")
@@ -270,7 +316,7 @@ class Controller:
 
     def secrets_left(self, hosts: Inventory) -> list[str]:
         """Return the files that contain a secret which a run should have removed, on this machine and on the hosts."""
-        known = tokens(Cluster.of(hosts))
+        known = [] if self.arena.setup.ends else tokens(Cluster.of(hosts))
         own = [self.scratch / "tmp", self.scratch / "ansible"]
         found = [str(path) for place in own for path, data in recent(place, self.begun) if _any(data, known, _PRIVATE)]
         found += [str(path) for path, data in recent(self.arena.controller, self.begun) if _any(data, known)]

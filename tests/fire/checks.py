@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Collection
 from datetime import datetime
 
 from support.api_prober import NAMESPACE, ApiProber
@@ -14,6 +15,7 @@ from support.play import Run
 from fire.points import POWER, Point
 
 INITIALIZE = "kubeadm : Initialize the control plane"
+_FILES = "/etc/kubernetes /var/lib/kubelet /var/lib/etcd/member /var/lib/gpulab/cluster.json /etc/gpulab"
 # The certificate authority, and the head of etcd's log, which has the IDs of its cluster and member.
 _IDENTITY = """
 sha256sum /etc/kubernetes/pki/ca.crt
@@ -62,23 +64,32 @@ def unfinished(third: Run, repeats: bool = False) -> list[str]:
     return [] if repeats else [f"the run after that changed {host}: {task}" for host, task in sorted(third.changed())]
 
 
-def cluster_problems(hosts: Inventory) -> list[str]:
+def cluster_problems(hosts: Inventory, outside: Collection[str] = ()) -> list[str]:
+    """Return what the cluster lacks. The hosts `outside` must not be nodes."""
     cluster = Cluster.of(hosts)
     ready, gpus = cluster.ready_nodes(), cluster.allocatable_gpus()
-    problems = [f"node {name} is not ready" for name in sorted(hosts.hosts.keys() - ready)]
-    if gpus != hosts.expected_gpus():
-        problems.append(f"the nodes offer the GPUs {gpus}, expected are {hosts.expected_gpus()}")
+    problems = [f"node {name} is not ready" for name in sorted(hosts.hosts.keys() - ready - {*outside})]
+    problems += [f"node {name} is there" for name in sorted(ready & {*outside})]
+    expected = {name: count for name, count in hosts.expected_gpus().items() if name not in outside}
+    if gpus != expected:
+        problems.append(f"the nodes offer the GPUs {gpus}, expected are {expected}")
     return problems
 
 
-def not_renewed(hosts: Inventory, since: float) -> list[str]:
+def remains(hosts: Inventory) -> list[str]:
+    """Return the files of a cluster that hosts have after it was removed."""
+    found = {host.name: host.run(f"ls -d {_FILES} 2>/dev/null || true").split() for host in hosts.hosts.values()}
+    return [f"{path} is left on {name}" for name, paths in found.items() for path in paths]
+
+
+def not_renewed(hosts: Inventory, since: float, outside: Collection[str] = ()) -> list[str]:
     leases = Cluster.of(hosts).get("leases", "-n", "kube-node-lease")["items"]
     renewed = {
         item["metadata"]["name"]
         for item in leases
         if datetime.fromisoformat(item["spec"]["renewTime"]).timestamp() > since
     }
-    return [f"the kubelet of {name} has not reported yet" for name in sorted(hosts.hosts.keys() - renewed)]
+    return [f"the kubelet of {name} has not reported yet" for name in sorted(hosts.hosts.keys() - renewed - {*outside})]
 
 
 def lost(hosts: Inventory, prober: ApiProber) -> list[str]:

@@ -187,8 +187,8 @@ def test_check_mode_predicts_new_objects_and_changes_nothing(awx: StandIn, confi
     assert awx.changes == []
     assert run.changed_tasks() >= {"Configure the organization", "Show what would be made once these objects exist"}
     for name in ("project: gpulab", "job template: gpulab verify", "workflow: gpulab cluster", "schedule: gpulab"):
-        assert name in " ".join(run.output.split())
-    named = re.search(r"Would be made: ([^'\"]*)", " ".join(run.output.split()))
+        assert name in run.words
+    named = re.search(r"Would be made: ([^'\"]*)", run.words)
     assert named
     assert named[1].split(", ") == sorted(named[1].split(", "), key=str.lower)
 

@@ -128,7 +128,7 @@ def test_the_default_toolkit_and_the_library_path_can_be_changed(built: Built, h
 
 def test_minor_version_compatibility_is_reported_with_its_limits(built: Built, host: Host) -> None:
     run = cuda(built, host, versions=[OLD, NEW, AHEAD], default=NEW).expect_success()
-    told = " ".join(run.output.split())
+    told = run.words
     assert "minor version compatibility" in told and "lacks features that need the newer driver" in told
     assert "V13.0.88" in nvcc(host, "/usr/local/cuda/bin/nvcc")
 

@@ -88,13 +88,13 @@ def test_a_node_in_use_is_left_for_a_later_run(park: Park, policy: str) -> None:
     arguments = ("-e", f"cluster_disruption_policy={policy}", "-e", "cluster_disruption_wait=10")
     run = park.upgrade(NEW, "--limit", node, *arguments).expect_success()
     blocking = f"default/{pod['metadata']['name']} (ReplicaSet "
-    assert f"{node} is left for a later run" in run.output and blocking in " ".join(run.output.split())
+    assert f"{node} is left for a later run" in run.output and blocking in run.words
     assert park.in_use(node) and park.host(node).run(PACKAGES) == packages
     assert park.cluster.pod_of("train")["metadata"]["uid"] == pod["metadata"]["uid"]
     entry = json.loads(park.host(node).run("cat /var/lib/gpulab/deferred.json"))["driver-upgrade"]
     assert entry["pending"] == f"the NVIDIA driver to {NEW}" and entry["users"][0].startswith(blocking)
     planned = play(park.lab.path, playbook="playbooks/plan.yml").expect_success()
-    assert f"deferred since {entry['since']}" in " ".join(planned.output.split())
+    assert f"deferred since {entry['since']}" in planned.words
 
 
 def test_a_drain_that_a_disruption_budget_blocks_releases_the_node(park: Park) -> None:

@@ -157,7 +157,7 @@ def test_a_restart_is_deferred_while_a_job_runs(lab: Lab) -> None:
     began = gpu1.run("systemctl show -p ActiveEnterTimestamp containerd")
     arguments = ("-e", f"@{lab.directory / 'answers.yml'}", *variables(**RESTART))
     run = play(lab.path, *arguments, *variables(cluster_disruption_policy="defer")).expect_success()
-    assert f"default/{pod['metadata']['name']} (ReplicaSet " in " ".join(run.output.split())
+    assert f"default/{pod['metadata']['name']} (ReplicaSet " in run.words
     assert gpu1.run("systemctl show -p ActiveEnterTimestamp containerd") == began
     (entry,) = json.loads(lab.report.read_text())["hosts"]["gpu1"]["deferred"]
     assert entry["users"][0].startswith(f"default/{pod['metadata']['name']} ")

@@ -139,7 +139,7 @@ def test_lost_control_plane_is_not_initialized_again_but_restored(
     assert "its cluster existed before, as the host gpu1" in refused(site.path)
     key = Path(site.examples["/media/usb/gpulab-backup.key"]).read_text()
     preview = site.restore(archive, "--check", restore_age_identity=key).expect_success()
-    assert "What that is can't be read any more" in " ".join(preview.output.split()), preview.output
+    assert "What that is can't be read any more" in preview.words, preview.output
     begun = time.monotonic()
     run = site.guide.through("restore_confirm")
     cluster = site.cluster

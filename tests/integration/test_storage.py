@@ -201,7 +201,7 @@ def test_a_claim_in_use_is_kept_and_a_removed_claim_leaves_its_data(site: Site) 
     site.cluster.delete_pod("user")
     assert site.storage(gone, "--check").expect_success().changed()
     run = site.storage(gone).expect_success()
-    assert f"What pods stored stays on the server, in {SERVER}:{PATH}" in " ".join(run.output.split())
+    assert f"What pods stored stays on the server, in {SERVER}:{PATH}" in run.words
     site.storage(gone).expect_unchanged()
     assert site.names("pv") == site.names("pvc") == []
     assert site.inventory.control_plane.run(f"cat {SHARED}/kept") == "kept\n"
@@ -224,7 +224,7 @@ def test_local_directories_are_offered_as_a_class_and_removed_without_their_data
     site.cluster.delete_pod("user")
     site.cluster.kubectl("delete", "pvc", "scratch", "--timeout=60s")
     run = site.guide.through("local_path_state=absent")
-    assert "Volumes that their claims have left behind stay" in " ".join(run.output.split())
+    assert "Volumes that their claims have left behind stay" in run.words
     site.storage(gone).expect_unchanged()
     assert site.names("sc") == []
     kept = [host.run("cat /var/lib/gpulab/local-path/*/kept 2>/dev/null || true") for host in site.inventory.workers]

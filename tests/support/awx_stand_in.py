@@ -32,8 +32,8 @@ _ROUTES = (
     ("POST", r"tokens/", "_new_token"),
     ("DELETE", r"tokens/(\d+)/", "_drop_token"),
     ("OPTIONS", r"organizations/(?:(\d+)/)?", "_allowed"),
-    ("GET", r"job_templates/(\d+)/survey_spec/", "_survey"),
-    ("POST", r"job_templates/(\d+)/survey_spec/", "_set_survey"),
+    ("GET", r"(job_templates|workflow_job_templates)/(\d+)/survey_spec/", "_survey"),
+    ("POST", r"(job_templates|workflow_job_templates)/(\d+)/survey_spec/", "_set_survey"),
     ("POST", r"job_templates/(\d+)/launch/", "_launch"),
     ("POST", r"workflow_job_template_nodes/(\d+)/create_approval_template/", "_approval"),
     ("POST", r"workflow_approval_templates/", "_refuse"),
@@ -105,11 +105,11 @@ class StandIn:
         self.tokens.remove(int(number))
         return 204, None
 
-    def _survey(self, number: str, _query: Any) -> tuple[int, Any]:
-        return 200, self.store.surveys.get(self.store.get("job_templates", int(number))["id"], {})
+    def _survey(self, endpoint: str, number: str, _query: Any) -> tuple[int, Any]:
+        return 200, self.store.surveys.get(self.store.get(endpoint, int(number))["id"], {})
 
-    def _set_survey(self, number: str, body: Any) -> tuple[int, Any]:
-        self.store.set_survey(self.store.get("job_templates", int(number))["id"], body)
+    def _set_survey(self, endpoint: str, number: str, body: Any) -> tuple[int, Any]:
+        self.store.set_survey(self.store.get(endpoint, int(number))["id"], body)
         return 200, {}
 
     def _launch(self, number: str, body: Any) -> tuple[int, Any]:
@@ -177,7 +177,7 @@ class StandIn:
         shown = {**item, "type": KINDS[endpoint].name, "url": url, "related": related, "summary_fields": {}}
         if "organization" in shown or endpoint == "job_templates":
             shown["organization"] = self.store.organization_of(endpoint, item)
-        if endpoint == "job_templates":
+        if endpoint in ("job_templates", "workflow_job_templates"):
             related["survey_spec"] = f"{url}survey_spec/"
         launched = item["unified_job_template"] if endpoint == "workflow_job_template_nodes" else None
         if launched:

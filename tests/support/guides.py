@@ -26,8 +26,11 @@ OTHER_LABS = {
     "wandb-launch.md": "launch",
     "launch-on-minikube.md": "tutorial",
     "api-endpoint.md": "endpoint",
+    "nodes.md": "nodes",
     "backup.md": "restore",
+    "control-planes.md": "control-planes",
     "restore.md": "restore",
+    "uninstall.md": "reset",
 }
 _MARKER = re.compile(r"( *)<!-- lab(?:: (\w+)(?: ([\w./-]+))?)? -->\Z")
 _LINK = re.compile(r"\]\(([\w-]+\.md)\)")

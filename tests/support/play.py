@@ -24,6 +24,11 @@ class Run:
     output: str
     events: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def words(self) -> str:
+        """The output without line breaks, which depend on the length of the lines."""
+        return " ".join(self.output.split())
+
     def results(self, *statuses: str) -> list[dict[str, Any]]:
         return [e for e in self.events if e["event"] == "result" and (not statuses or e["status"] in statuses)]
 

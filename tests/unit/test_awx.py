@@ -123,6 +123,9 @@ def test_names_are_unique_and_all_references_exist() -> None:
         nodes = [node["identifier"] for node in workflow["nodes"]]
         assert {node["job_template"] for node in workflow["nodes"] if "approval" not in node} <= set(templates)
         assert {name for node in workflow["nodes"] for name in node["success_nodes"]} <= set(nodes)
+        if "asks" in workflow:
+            assert workflow["asks"] in {node.get("job_template") for node in workflow["nodes"]}
+            assert "survey" in TEMPLATES[templates.index(workflow["asks"])]
     assert {schedule["template"] for schedule in described("schedules")} <= set(templates + workflows)
 
 
@@ -132,16 +135,19 @@ DESTRUCTIVE = {
     "cluster_disruption_policy",
     "nvidia_driver_reboot",
     "nvidia_driver_replace_foreign",
+    "reset_last_etcd_copy",
 }
 
 
 def test_only_workflows_with_an_approval_launch_destructive_templates() -> None:
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
-    destructive = {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))}
-    assert len(destructive) == 6
+    destructive = {one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")}
+    assert len(destructive) == 9
+    assert {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))} <= destructive
+    irreversible = {f"playbooks/{name}.yml" for name in ("remove_node", "replace_node", "reset")}
     assert {
-        one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")
-    } == destructive
+        one["name"] for one in TEMPLATES if one["playbook"] in irreversible and one.get("job_type") != "check"
+    } <= destructive
     launched = []
     for workflow in described("workflows"):
         nodes = {node["identifier"]: node for node in workflow["nodes"]}
@@ -221,7 +227,8 @@ def run_workflow(folder: Path, workflow: dict[str, Any], revisions: dict[str, st
 def test_an_approval_is_for_the_revision_that_was_checked(tmp_path: Path, workflow: dict[str, Any]) -> None:
     (change,) = [node["job_template"] for node in workflow["nodes"] if "allowed" in node.get("job_template", "")]
     same = run_workflow(tmp_path, workflow, {"": "1111"})
-    assert [status for _name, status, _output in same] == [0, 0, 0]
+    jobs = [node["job_template"] for node in workflow["nodes"] if "job_template" in node]
+    assert [(name, status) for name, status, _output in same] == [(name, 0) for name in jobs]
     assert "Revision of the project: 1111. Collection: 0." in same[0][2]
     *before, (name, status, output) = run_workflow(tmp_path, workflow, {"": "1111", change: "2222"})
     assert (name, bool(status)) == (change, True) and all(not each[1] for each in before)

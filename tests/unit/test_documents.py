@@ -95,7 +95,7 @@ def within(clicks: int) -> frozenset[tuple[Path, str]]:
 QUESTIONS = (
     ("my GPUs show 0", "docs/troubleshooting.md#nvidiacomgpu-is-0-or-missing", "To fix it"),
     ("add a node", "docs/own-machines.md#after-the-first-run", "add a line to the inventory and run `site.yml` again"),
-    ("remove a node", "docs/uninstall.md#a-node", "kubectl delete node"),
+    ("remove a node", "docs/nodes.md#remove-a-worker", "-e node=gpu2"),
     ("upgrade Kubernetes", "docs/updating.md#upgrade-kubernetes", "--patches /etc/kubernetes/patches"),
     ("back up", "docs/backup.md#take-a-backup-now", "gpulab.kubernetes.backup"),
     ("restore", "docs/restore.md", "-e restore_confirm=lab"),
@@ -103,7 +103,7 @@ QUESTIONS = (
     ("proxy", "docs/own-machines.md#the-inventory", "behind-a-proxy"),
     ("air-gapped, offline", "docs/air-gapped.md", "containerd_registry_mirrors"),
     ("kubectl", "README.md", "kubectl --kubeconfig my-admin.conf get nodes"),
-    ("uninstall", "docs/uninstall.md#the-whole-cluster", "kubeadm reset --force"),
+    ("uninstall", "docs/uninstall.md#the-whole-cluster", "-e reset_confirm=lab"),
     ("how long does it take", "docs/sizing.md#time", "minutes"),
     ("how much disk", "docs/sizing.md#machines", "free disk space"),
     ("Ubuntu 26.04", "docs/own-machines.md#ubuntu-2604-and-sudo-rs", "ansible_become_exe=sudo.ws"),

@@ -43,7 +43,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     monkeypatch.setattr(checks, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _seconds: None))
     monkeypatch.setattr(Inventory, "read", lambda _path: hosts)
     monkeypatch.setattr(checks, "has_cluster", lambda _hosts: False)
-    monkeypatch.setattr(checks, "cluster_problems", lambda _hosts: found["problems"])
+    monkeypatch.setattr(checks, "cluster_problems", lambda _hosts, _outside: found["problems"])
     for module in (arena, checks):
         monkeypatch.setattr(module, "Cluster", SimpleNamespace(of=lambda _hosts: None))
     monkeypatch.setattr(checks, "identity", lambda _hosts: "1")
@@ -101,6 +101,39 @@ def test_only_a_run_that_its_fault_ended_was_interrupted(
     found = checks.not_interrupted(Point(kind, "host : Write", 0, 0.5), Run(status, "", [FAILED]), fired=fired)
     assert (found and found[0]) == outcome
     assert outcome != "failed" or (found and "it is held" in found[1])
+
+
+def test_a_removed_cluster_leaves_no_files(plan: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[str] = []
+    monkeypatch.setattr(checks, "remains", lambda _hosts: left)
+    plan["problems"] = ["there is no API"]
+    reset = arena.Arena("playbooks/reset.yml")
+    assert reset.attempt(POINT, Path("unused")) == ("passed", "")
+    left.append("/etc/kubernetes is left on gpu1")
+    plan["down"] = [0]
+    assert reset.attempt(POINT, Path("unused")) == ("failed", left[0])
+
+
+def test_a_setup_may_have_another_name_than_its_play() -> None:
+    grown = arena.Arena("one-to-three")
+    assert grown.play == "site.yml" and grown.arguments == ["-i", f"{grown.controller}/three.ini"]
+    assert grown.nodes_with_disk() == ["cp1", "cp2", "cp3"]
+
+
+def test_a_replacement_takes_the_place_of_the_lost_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = [{"cp2"}, {"cp1"}]
+    commands: list[str] = []
+    hosts: Any = SimpleNamespace(hosts={"cp2": SimpleNamespace(run=commands.append)})
+    cluster = SimpleNamespace(ready_nodes=lambda: ready.pop(0))
+    monkeypatch.setattr(arena, "Cluster", SimpleNamespace(of=lambda _hosts: cluster))
+    monkeypatch.setattr(arena, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda _seconds: None))
+    lines = ["cp2 ansible_host=10.0.0.2", "spare ansible_host=10.0.0.4", "", "[control_plane]", "cp2"]
+    (tmp_path / "lab.ini").write_text("\n".join([*lines, "", "[spare]", "spare", ""]))
+    arena.SETUPS["playbooks/replace_node.yml"].prepare(hosts, tmp_path)
+    text = (tmp_path / "lab.ini").read_text()
+    assert "cp2 ansible_host=10.0.0.4 cluster_node_name=cp2\n\n[control_plane]\ncp2\n" in text
+    assert "spare" not in text and "10.0.0.2" not in text
+    assert "disable --now kubelet" in commands[0] and not ready
 
 
 def test_steps_are_recorded_on_the_restored_lab_and_a_former_lab_is_removed_first(

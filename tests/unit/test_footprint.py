@@ -133,6 +133,16 @@ def test_diversions_overrides_and_alternatives_are_compared() -> None:
     assert "/var/lib/dpkg/info" in footprint.IGNORED_PATHS
 
 
+def test_the_guide_lists_what_is_not_compared() -> None:
+    page = (Path(__file__).parents[2] / "docs/uninstall.md").read_text()
+    reasons: dict[str, list[str]] = {}
+    for path, reason in footprint.IGNORED_PATHS.items():
+        reasons.setdefault(reason, []).append(f"`{path}`")
+    rows = [f"| {reason} | {', '.join(paths)} |" for reason, paths in reasons.items()]
+    table = page[page.index("| reason | paths |") :].split("\n\n")[0]
+    assert table.splitlines()[2:] == rows
+
+
 def test_rules_carry_their_table_and_chain() -> None:
     assert list(footprint.nft_rules(NFT)) == [
         "nft table ip nat",

@@ -86,11 +86,20 @@ class Apt:
         argv = ["dpkg", "--configure", "-a", *_KEEP_CONFIGURATION]
         return self._patiently(argv, "completing the interrupted work of dpkg")
 
-    def hold(self, packages: Sequence[Package]) -> Result:
-        """Hold installed packages. ``apt-mark hold`` would do the same, but rebuilds apt's cache first."""
+    def purge(self, names: Sequence[str], doing: str, simulate: bool = False) -> Result:
+        """Remove packages with their configuration, also those on hold, and no others that nothing needs any more."""
+        argv = ["apt-get", "purge", "-y", *_COMMON, "-o", "APT::Get::AutomaticRemove=false"]
+        return self._patiently([*argv, "--allow-change-held-packages", *(["-s"] if simulate else []), *names], doing)
+
+    def hold(self, packages: Sequence[Package], state: str = "hold") -> Result:
+        """Hold installed packages, or with the state ``install``, release them.
+
+        ``apt-mark hold`` would do the same, but rebuilds apt's cache first.
+        """
         names = [each.name if each.architecture == "all" else f"{each.name}:{each.architecture}" for each in packages]
-        selections = "".join(f"{name} hold\n" for name in names)
-        return self._patiently(["dpkg", "--set-selections"], f"holding {', '.join(names)}", selections)
+        selections = "".join(f"{name} {state}\n" for name in names)
+        doing = f"{'holding' if state == 'hold' else 'releasing'} {', '.join(names)}"
+        return self._patiently(["dpkg", "--set-selections"], doing, selections)
 
     def madison(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Return the versions that apt knows of each package, newest first."""

@@ -41,11 +41,10 @@ from .._kubeadm.damage import (
     SIGNERS,
     damaged_files,
 )
-from .._kubeadm.init import CONFS
 from .._kubeadm.init_evidence import ETCD_DATA, etcd_data
 from .._kubeadm.kubeconfig import KubeconfigError, read_kubeconfig
 from .._kubeadm.leaves import documents, node_configuration
-from .._kubeadm.leftovers import still_there
+from .._kubeadm.leftovers import CONFS, still_there
 from .._kubeadm.manifests import ETCD, probe
 from .._kubeadm.membership import RECORD as NAMES
 from .._kubeadm.membership import recorded_names

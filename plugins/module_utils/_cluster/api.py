@@ -204,10 +204,10 @@ class Api:
         """
         return self._object("PATCH", path, body=body, content_type="application/merge-patch+json")
 
-    def delete(self, path: str, **query: str) -> None:
-        """Delete an object, if it exists."""
+    def delete(self, path: str, uid: str = "", **query: str) -> None:
+        """Delete an object, if it exists. With ``uid``, status 409 means that another one has its name now."""
         try:
-            self._request("DELETE", path, query)
+            self._request("DELETE", path, query, {"preconditions": {"uid": uid}} if uid else None)
         except ApiError as error:
             if error.status != 404:
                 raise

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from .._errors import DomainError
@@ -90,10 +90,18 @@ def grace_period(pod: Object, left: float) -> int:
     return max(_DEFAULT_GRACE if own is None else int(own), int(left))
 
 
-def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace: float = 0) -> list[str]:
+def drain(
+    api: Api,
+    node: str,
+    timeout: float,
+    jobs: Collection[str] = (),
+    grace: float = 0,
+    abandoned: Callable[[], bool] = lambda: False,
+) -> list[str]:
     """Evict the pods, wait until they are gone, and return their names. Raise DrainError after ``timeout`` seconds.
 
     With ``grace``, the pods ``jobs`` (UIDs) are annotated with their deadline and get at least so many seconds to end.
+    As soon as the node is ``abandoned``, the rest of its pods is not waited for.
     """
     evicted: list[str] = []
     deadline = time.time() + grace
@@ -113,7 +121,7 @@ def drain(api: Api, node: str, timeout: float, jobs: Collection[str] = (), grace
             left = [f"- {full_name(pod)}: {evict(pod)}" for pod in to_evict(pods_on(watch, node))]
             if len(evicted) > before:
                 watch.outdated()
-            return left
+            return [] if left and abandoned() else left
 
         left = until_gone(look, grace + timeout, watch)
         if left:

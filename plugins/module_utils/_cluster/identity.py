@@ -16,11 +16,9 @@ from typing import Any
 
 from .._errors import DomainError
 from . import objects
+from .node_list import CONTROL_PLANE, RECORD
 from .nodes import Object, annotations_of, labels_of
 
-RECORD = "gpulab.io/inventory-host"
-# Set by kubeadm and minikube. A kubelet can't set it on its own node (NodeRestriction).
-_CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 _RENAME = "Otherwise correct the name of the host: hostnamectl set-hostname NAME on the host, or cluster_node_name"
 
 
@@ -67,7 +65,7 @@ def problem(node: Object, claim: Identity) -> str:
             f"name of {host}, remove the annotation: kubectl annotate node {name} {RECORD}-. {_RENAME}"
         )
     internal = _internal(node)
-    if claim.joined or (claim.control_plane and _CONTROL_PLANE in labels_of(node)):
+    if claim.joined or (claim.control_plane and CONTROL_PLANE in labels_of(node)):
         return ""
     if {_plain(address) for address in claim.addresses} & {_plain(address) for address in internal} - {""}:
         return ""

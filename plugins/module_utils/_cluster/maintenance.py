@@ -20,7 +20,7 @@ from . import identity, nodes, records
 from .api import Api
 from .drain import DrainError, described, drain, pods_on, refuse_unmanaged, to_evict, wait_for_jobs
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
-from .objects import full_name
+from .objects import full_name, is_lost
 from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
 from .waiting import until_gone
 from .watching import Watch
@@ -35,7 +35,8 @@ class Plan:
 
     ``labels`` are set. Existing labels with the value "true" and a prefix in ``pause`` are set to paused, which makes
     the pods ``leaving`` (NAMESPACE/value of their label ``app``) leave the node. The pods ``jobs`` (UIDs) have
-    ``grace`` seconds to end before they are killed or, without ``drain``, before the wait for them ends.
+    ``grace`` seconds to end before they are killed or, without ``drain``, before the wait for them ends. If the node
+    ``leaves`` the cluster and its kubelet does not report, its pods are not waited for.
     """
 
     policy: str = CORDON
@@ -47,6 +48,7 @@ class Plan:
     leaving: Sequence[str] = ()
     failure: str = ""
     timeout: float = 600
+    leaves: bool = False
 
 
 def work_on(node: Object) -> str:
@@ -234,8 +236,13 @@ class Maintenance:
             refuse_unmanaged(self._name, waiting)
             self.evicted = [full_name(pod) for pod in waiting]
         else:
-            self.evicted = drain(self._api, self._name, plan.timeout, plan.jobs, plan.grace)
+            self.evicted = drain(
+                self._api, self._name, plan.timeout, plan.jobs, plan.grace, lambda: plan.leaves and self._is_lost()
+            )
         self.changed |= bool(self.evicted)
+
+    def _is_lost(self) -> bool:
+        return is_lost(nodes.get(self._api, self._name, self._doing))
 
     def _wait_until_gone(self, plan: Plan) -> None:
         with Watch(self._api) as watch:

@@ -91,6 +91,11 @@ def is_ready(thing: Object) -> bool:
     return _condition(thing, "Ready").get("status") == "True" and not thing["metadata"].get("deletionTimestamp")
 
 
+def is_lost(node: Object) -> bool:
+    """Return whether the kubelet of a node has not reported for so long that nothing is known about its pods."""
+    return _condition(node, "Ready").get("status") == "Unknown"
+
+
 def not_ready_reason(node: Object) -> str:
     """Return why a node is not ready, with the kubelet's message."""
     condition = _condition(node, "Ready")

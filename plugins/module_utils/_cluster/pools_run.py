@@ -13,7 +13,8 @@ from .._errors import DomainError
 from . import identity, objects
 from . import nodes as node_api
 from .api import Api
-from .identity import RECORD, Identity
+from .identity import Identity
+from .node_list import RECORD
 from .nodes import annotations_of
 from .objects import Object
 from .pools import ANNOTATION, Plan, Wanted, contested, homeless, ignored, malformed, plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .._errors import DomainError
-from .._json import as_mapping, as_object, as_objects, as_text, read_json, read_object
+from .._json import as_mapping, as_object, as_objects, as_text, as_texts, read_json, read_object
 
 # Health of a member. UNSTARTED was added to the cluster, but has never run.
 HEALTHY, UNHEALTHY, UNKNOWN, UNSTARTED = "healthy", "unhealthy", "unknown", "unstarted"
@@ -62,6 +62,18 @@ class Member:
     @property
     def label(self) -> str:
         return self.name or f"{self.id} (not started)"
+
+
+def member_of(facts: Mapping[str, Any]) -> Member:
+    """Return a member from the result of etcd_info, without its status."""
+    return Member(
+        as_text(facts.get("id")),
+        as_text(facts.get("name")),
+        tuple(as_texts(facts.get("peer_urls"))),
+        learner=facts.get("learner") is True,
+        health=as_text(facts.get("health")) or UNKNOWN,
+        why=as_text(facts.get("why")),
+    )
 
 
 @dataclass(frozen=True)

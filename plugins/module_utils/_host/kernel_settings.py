@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -55,13 +56,18 @@ class KernelSettings:
         minimums: dict[str, Any],
         modules_file: str,
         sysctl_file: str,
+        recorded: Sequence[str] = (),
     ) -> Outcome:
-        """Apply all settings. Raise DomainError for the first module, or for all settings, that the kernel rejects."""
+        """Apply all settings. Raise DomainError for the first module, or for all settings, that the kernel rejects.
+
+        ``recorded`` are parameters that others change as a consequence, so that the record of the first run has them.
+        """
         values = {key: kernel.sysctl_value(value) for key, value in (sysctls or {}).items()}
         for key in values:
             kernel.sysctl_path(key)
         if modules is not None:
             self._load(modules)
+        self._record([*values, *minimums, *recorded], sysctl_file)
         self._set(values)
         values.update(self._raise({key: low for key, low in minimums.items() if key not in values}, sysctl_file))
         if modules is not None:
@@ -79,6 +85,17 @@ class KernelSettings:
             known = kernel.module_name(name)
             if known not in present and not any(under(self._root, path).exists() for path in kernel.traces(known)):
                 self._modprobe(name, release)
+
+    def _record(self, keys: Sequence[str], sysctl_file: str) -> None:
+        """Record parameters before the first change. What a later run finds, Kubernetes may have changed."""
+        if not under(self._root, sysctl_file).exists():
+            paths = dict.fromkeys(kernel.sysctl_path(key) for key in keys)
+            self._first_run.keep_sysctls({path: self._current(path) for path in paths})
+
+    def _current(self, path: str) -> str | None:
+        with contextlib.suppress(OSError):
+            return " ".join((under(self._root, "/proc/sys") / path).read_text(encoding="utf-8").split())
+        return None
 
     def _modprobe(self, name: str, release: str) -> None:
         # For an alias or a built-in module that modules.builtin does not name, modprobe does nothing.

@@ -21,7 +21,7 @@ from .._systemd import Restarts
 
 # Lone surrogates, except those that represent bytes that are not UTF-8.
 _NOT_TEXT = re.compile("[\ud800-\udc7f\udd00-\udfff]")
-_REPLACED = ".replaced-gpulab"
+REPLACED = ".replaced-gpulab"
 _READ_BY_OTHERS = 0o044
 
 
@@ -156,7 +156,7 @@ class ManagedFiles:
         recorded = foreign and first and (self.check or read_file(copy) == file.read_bytes())
         edited = entry.keep_replaced and file.exists() and (read_text(file) or "") != (entry.text or "")
         replaced = not recorded and (foreign or edited)
-        kept = file.with_name(file.name + _REPLACED)
+        kept = file.with_name(file.name + REPLACED)
         if recorded or replaced:
             outcome.kept.append(str(kept if replaced else copy))
         if self.check:

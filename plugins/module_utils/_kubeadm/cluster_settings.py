@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .._cluster import dra
+from .._cluster import dra, node_list
 from .._json import as_mapping
 from . import init_decision, undo
 from .init_evidence import gather, servers
@@ -37,7 +37,8 @@ def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     """
     found = gather(module, root, patience)
     verdict = init_decision.decide(found)
-    settings = {"version": "", "texts": {}, "daemonsets": [], "gpu_managers": [], "gpus_twice": {}, "error": ""}
+    lists: dict[str, Any] = {"daemonsets": [], "gpu_managers": [], "nodes": []}
+    settings = {"version": "", "texts": {}, **lists, "gpus_twice": {}, "removed_nodes": {}, "error": ""}
     if verdict.action == init_decision.FINISHED:
         settings |= _settings(module, root)
     decision = {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api}
@@ -70,20 +71,23 @@ def _questions(api: Api) -> dict[str, Any]:
     daemonsets = [as_mapping(as_mapping(item).get("metadata")) for item in api.get(_DAEMONSETS).items()]
     labels = [as_mapping(one.get("labels")) for one in daemonsets]
     ours = any(each.get("app") == _PLUGIN and _OURS in each for each in labels)
+    nodes = api.get("/api/v1/nodes").items()
     managers = {"device_plugin": ours, "gpu_operator": bool(api.get(_POLICIES).items())}
     return {
-        "gpus_twice": _gpus_twice(api),
+        "gpus_twice": _gpus_twice(api, nodes),
         "version": str(version.get("gitVersion") or "") if isinstance(version, dict) else "",
         "texts": {name: text for name, place in _TEXTS.items() for text in _text(api, *place)},
         "daemonsets": sorted({str(one.get("name")) for one in daemonsets}),
         "gpu_managers": [name for name, there in managers.items() if there],
+        "nodes": node_list.read_nodes(nodes),
+        "removed_nodes": node_list.read_removed(api.get(node_list.REMOVED_PATH).body),
     }
 
 
-def _gpus_twice(api: Api) -> dict[str, Any]:
+def _gpus_twice(api: Api, listed: list[Any]) -> dict[str, Any]:
     """Return ``nodes`` whose GPUs DRA and a device plugin would both offer, and DRA's ``classes``; empty if none."""
     gpus = dra.gpus_by_node(api.get(dra.SLICES).items())
-    nodes = dra.nodes_offered_twice(gpus, api.get("/api/v1/nodes").items()) if gpus else []
+    nodes = dra.nodes_offered_twice(gpus, listed) if gpus else []
     return {"nodes": nodes, "classes": dra.device_classes(api.get(dra.CLASSES).items())} if nodes else {}
 
 

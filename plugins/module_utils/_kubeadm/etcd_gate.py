@@ -45,7 +45,9 @@ class EtcdGate:
         while True:
             try:
                 members = self._etcd(text).members()
-                if standing(members).has_quorum and any(m.name == name and m.health == HEALTHY for m in members):
+                # A learner answers, too, but has no vote.
+                own = [each for each in members if each.name == name and each.health == HEALTHY and not each.learner]
+                if standing(members).has_quorum and own:
                     return
                 reason = str(standing(members))
             except DomainError as error:

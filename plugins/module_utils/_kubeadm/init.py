@@ -16,13 +16,11 @@ from typing import Any
 from .._errors import DomainError
 from .._files import ASIDE, move_aside, put_file, time_stamp, under, write_text
 from . import init_decision as state
-from . import leftovers, undo
+from . import join_record, undo
 from .damage import COMPONENTS, with_companions
 from .init_evidence import ETCD_DATA, RECORD, etcd_data, gather, init_record
+from .leftovers import api_port, clean_control_plane
 from .run import Kubeadm
-
-# In the order in which a cleanup moves them: the first one, which every finished cluster needs, shows that it began.
-CONFS = ("kubelet", "bootstrap-kubelet", "controller-manager", "scheduler", "super-admin", "admin")
 
 
 @dataclass
@@ -70,6 +68,7 @@ class KubeadmInit:
         self._kubeadm.validate(config)
         # Of a cluster that was on this host before.
         undo.forget(self._root)
+        join_record.forget(self._root)
         wanted = _data_directory(config)
         data = etcd_data(self._root, found.damaged) or wanted
         self._begin(wanted if verdict.action == state.INIT else data, bare=verdict.action == state.INIT)
@@ -100,7 +99,7 @@ class KubeadmInit:
 
         They are listed one by one because kubeadm rejects ``all`` together with checks named in its configuration.
         """
-        ports = [_port(config), "2379", "2380", "10250", "10257", "10259"]
+        ports = [api_port(config), "2379", "2380", "10250", "10257", "10259"]
         files = [f"FileAvailable--etc-kubernetes-manifests-{name}.yaml" for name in COMPONENTS]
         directory = f"DirAvailable-{data.rstrip('/').replace('/', '-')}"
         return [*files, *(f"Port-{number}" for number in ports), directory]
@@ -116,20 +115,8 @@ class KubeadmInit:
 
     def _clean(self, config: str, data: str, outcome: Outcome) -> None:
         aside = self._aside()
-        self._kubeadm.stop_kubelet()
-        confs = [self._etc / f"{name}.conf" for name in CONFS]
-        outcome.moved_aside += move_aside([*confs, self._etc / "manifests", self._etc / "pki"], self._root, aside)
-        named = re.search(r"^\s*criSocket:\s*[\"']?([^\s\"'#]+)", config, re.MULTILINE)
-        socket = ["--cri-socket", named[1]] if named else []
-        # Containers may survive ``kubeadm reset``, and etcd would then still write to the data that is moved below.
-        leftovers.clear(
-            lambda: self._kubeadm.run(
-                ["reset", "phase", "cleanup-node", *socket], "cleaning up an init that never finished"
-            ),
-            lambda: leftovers.still_there(self._kubeadm.runner, self._root, _port(config)),
-            self._ending,
-        )
-        outcome.moved_aside += move_aside([under(self._root, data) / "member"], self._root, aside)
+        cleaned = clean_control_plane(self._kubeadm, self._root, config, data, aside, self._ending, "an init")
+        outcome.moved_aside += cleaned
         self._restore()
 
     def _aside(self) -> Path:
@@ -147,11 +134,6 @@ class KubeadmInit:
                 if kept.is_file() and not (self._etc / name).exists():
                     was = kept.stat()
                     put_file(self._etc / name, kept.read_bytes(), stat.S_IMODE(was.st_mode), (was.st_uid, was.st_gid))
-
-
-def _port(config: str) -> str:
-    found = re.search(r"^\s*bindPort:\s*[\"']?(\d+)", config, re.MULTILINE)
-    return found[1] if found else "6443"
 
 
 def _data_directory(config: str) -> str:

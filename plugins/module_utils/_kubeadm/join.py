@@ -8,17 +8,24 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from .._backup import restore_record
 from .._command import CommandError
 from .._errors import DomainError
-from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under, write_text
+from .._files import ASIDE, move_aside, put_file, read_text, time_stamp, under
+from .._json import as_mapping
+from .._words import listing
 from . import join_decision as state
-from .damage import KUBELET_CERTIFICATE, KUBELET_CONF, damaged_files, kubelet_runs
+from . import join_record
+from .damage import KUBELET_CERTIFICATE, KUBELET_CONF, SIGNERS, damaged_files, kubelet_runs
+from .init_evidence import ETCD_DATA, etcd_data
 from .join_command import is_ca_hash
 from .kubeconfig import Kubeconfig, host_port, read_kubeconfig
+from .leftovers import clean_control_plane
 from .membership import lost_name, node_name
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .run import Kubeadm
@@ -36,14 +43,15 @@ _LEFTOVERS = (
 )
 _IN_THE_WAY = _LEFTOVERS[:2]
 _CONTROL_PLANE = ("manifests/kube-apiserver.yaml", "pki/ca.key")
-# The CAs of the cluster that a join goes to, until the join is on the disk: a power failure may damage all other files
-# that show them.
-_RECORD = "/var/lib/gpulab/kubeadm-join.json"
+# kubeadm sets it in its last step on a control plane.
+_MARK = "node-role.kubernetes.io/control-plane"
 # A kubelet registers its node some time after it got its certificate.
 _REGISTRATION = 300.0
 # kubeadm does not let a host join while its node is Ready, as it still is for some time after a power failure.
 _STILL_READY = re.compile(r'status "Ready" already exists in the cluster')
 _UNTIL_NOT_READY, _PAUSE = 120.0, 2.0
+# How long containers of a failed attempt may take to end.
+_ENDING = 60.0
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,9 @@ class Wanted:
     ignored: tuple[str, ...]
     node_name: str | None
     discovery: str | None = None
+    control_plane: bool = False
+    # Text by path, of a host that becomes a control plane.
+    pki: Mapping[str, str] = field(default_factory=dict)
 
     def configuration(self) -> str:
         if self.config:
@@ -82,6 +93,8 @@ class Wanted:
             "kind": "JoinConfiguration",
             "discovery": {"bootstrapToken": discovery},
         }
+        if self.control_plane:
+            configuration["controlPlane"] = {}
         if self.node_name:
             configuration["nodeRegistration"] = {"name": self.node_name}
         return json.dumps(configuration)
@@ -93,6 +106,7 @@ class Outcome:
     joined: bool
     reason: str
     node_name: str | None = None
+    resumed: bool = False
     moved_aside: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -106,7 +120,6 @@ class KubeadmJoin:
         self._patience = patience
         self._root = root
         self._etc = under(root, "/etc/kubernetes")
-        self._record = under(root, _RECORD)
 
     def apply(self, wanted: Wanted) -> Outcome:
         wrong = [value for value in wanted.ca_cert_hashes if not is_ca_hash(value)]
@@ -127,20 +140,20 @@ class KubeadmJoin:
             late = verdict.action == state.JOINED
         if late:
             self._kubeadm.runner.check(["systemctl", "start", "kubelet"], "starting the kubelet")
-        joined = verdict.action == state.JOINED
+        joined, clean = verdict.action == state.JOINED, verdict.action == state.CLEAN
         changed = late or not joined or found.bootstrap_conf
-        outcome = Outcome(changed, joined, verdict.reason, found.node, [], verdict.warnings)
+        outcome = Outcome(changed, joined, verdict.reason, found.node, clean, [], verdict.warnings)
         if self._module.check_mode:
             return outcome
         if joined:
             # The file contains a token and is no longer needed.
             put_file(self._etc / "bootstrap-kubelet.conf", None)
-            if self._record.exists() and self._kubeadm.sync():
-                put_file(self._record, None)
+            if found.recorded and self._kubeadm.sync():
+                join_record.forget(self._root)
             return outcome
-        self._join(wanted, verdict.action == state.CLEAN, outcome)
+        self._join(wanted, clean, outcome)
         # kubeadm exits when the kubelet has its certificate, before the node is registered.
-        found = self._ask(self._gather())
+        found = self._ask(self._gather(wanted.control_plane))
         if found.api == state.DELETED:
             raise DomainError(
                 "Error while joining the cluster: the kubelet has its certificate, but has not registered the node "
@@ -152,61 +165,70 @@ class KubeadmJoin:
 
     def _join(self, wanted: Wanted, clean: bool, outcome: Outcome) -> None:
         configuration, deadline = wanted.configuration(), time.monotonic() + (_UNTIL_NOT_READY if clean else 0)
-        write_text(self._record, json.dumps(wanted.ca_cert_hashes), mode=0o600)
+        _check_pki(wanted)
+        join_record.write(self._root, wanted.ca_cert_hashes, wanted.control_plane)
         aside = under(self._root, f"{ASIDE}{time_stamp()}")
         while True:
             if clean:
                 # What a failed attempt has left replaces files of the same names there.
-                moved = move_aside([under(self._root, path) for path in _LEFTOVERS], self._root, aside)
+                moved = self._clean(configuration, aside) if wanted.control_plane else []
+                moved += move_aside([under(self._root, path) for path in _LEFTOVERS], self._root, aside)
                 outcome.moved_aside = list(dict.fromkeys([*outcome.moved_aside, *moved]))
+            for path, text in wanted.pki.items():
+                put_file(under(self._root, path), text.encode(), 0o644 if path.endswith((".crt", ".pub")) else 0o600)
             try:
                 doing = "joining the cluster"
                 if self._kubeadm.run_with("join", configuration, wanted.ignored, doing, wanted.discovery):
-                    put_file(self._record, None)
+                    join_record.forget(self._root)
                 return
             except CommandError as error:
                 if not _STILL_READY.search(str(error)) or time.monotonic() >= deadline:
                     raise
             time.sleep(_PAUSE)
 
+    def _clean(self, configuration: str, aside: Path) -> list[str]:
+        data = etcd_data(self._root, damaged_files(self._root, True)) or ETCD_DATA
+        return clean_control_plane(self._kubeadm, self._root, configuration, data, aside, _ENDING, "a join")
+
     def _decide(self, wanted: Wanted) -> tuple[state.Verdict, state.Evidence]:
-        found = self._gather()
+        found = self._gather(wanted.control_plane)
         if found.kubelet_conf and not state.belongs_elsewhere(found, wanted.ca_cert_hashes):
             found = self._ask(found)
-        verdict = state.decide(found, wanted.ca_cert_hashes)
+        decide = state.decide_control_plane if wanted.control_plane else state.decide
+        verdict = decide(found, wanted.ca_cert_hashes)
         if verdict.action == state.REFUSE:
             raise DomainError(f"Error while joining the cluster: {verdict.reason}. {verdict.advice}")
         return verdict, found
 
-    def _gather(self) -> state.Evidence:
+    def _gather(self, control_plane: bool) -> state.Evidence:
+        record = join_record.read(self._root)
         found = state.Evidence(
+            recorded=record is not None,
+            restoring=restore_record.is_interrupted(self._root),
             bootstrap_conf=(self._etc / "bootstrap-kubelet.conf").exists(),
             control_plane=any((self._etc / name).exists() for name in _CONTROL_PLANE),
             leftovers=tuple(path for path in _IN_THE_WAY if under(self._root, path).exists()),
-            damaged=damaged_files(self._root, False),
+            damaged=damaged_files(self._root, control_plane and (self._etc / _CONTROL_PLANE[0]).exists()),
             admin_conf=(self._etc / "admin.conf").exists(),
             kubelet_runs=kubelet_runs(self._root),
         )
         text, ca = read_text(self._etc / "kubelet.conf"), read_text(self._etc / "pki/ca.crt") or ""
         if text is None or KUBELET_CONF in found.damaged:
-            return replace(found, ca_cert_hashes=tuple(_hashes(ca)) or self._recorded())
+            hashes = tuple(_hashes(ca))
+            recorded = record.ca_cert_hashes if record else ()
+            return replace(
+                found, ca_cert_hashes=hashes or recorded, joining=bool(record and record.makes_control_plane(hashes))
+            )
         config = read_kubeconfig(text)
-        authority = config.authority(self._root) or ca
+        hashes = tuple(_hashes(config.authority(self._root) or ca))
         return replace(
             found,
             kubelet_conf=True,
             server=config.server,
-            ca_cert_hashes=tuple(_hashes(authority)),
+            ca_cert_hashes=hashes,
+            joining=bool(record and record.makes_control_plane(hashes)),
             node=self._node(config),
         )
-
-    def _recorded(self) -> tuple[str, ...]:
-        """Return the CAs of the cluster of a join that has not finished."""
-        try:
-            found = json.loads(read_text(self._record) or "[]")
-        except ValueError:
-            return ()
-        return tuple(each for each in found if isinstance(each, str)) if isinstance(found, list) else ()
 
     def _node(self, config: Kubeconfig) -> str | None:
         text = config.client_certificate
@@ -222,7 +244,7 @@ class KubeadmJoin:
             api = Api(read_kubeconfig(read_text(path) or ""), self._module.tmpdir, self._root)
             fresh = time.time() - path.stat().st_mtime < _REGISTRATION
             deadline = time.monotonic() + (self._patience if fresh else 0)
-            while api.get(f"/api/v1/nodes/{found.node}").status == 404:
+            while (answer := api.get(f"/api/v1/nodes/{found.node}")).status == 404:
                 if time.monotonic() >= deadline:
                     return replace(found, api=state.DELETED)
                 time.sleep(0.5)
@@ -233,7 +255,19 @@ class KubeadmJoin:
             if self._module.check_mode and lost_name(self._root, found.server):
                 return found
             return replace(found, api=state.SILENT, api_message=str(error))
-        return replace(found, api=state.KNOWN)
+        metadata = as_mapping(as_mapping(answer.body).get("metadata"))
+        return replace(found, api=state.KNOWN, marked=_MARK in as_mapping(metadata.get("labels")))
+
+
+def _check_pki(wanted: Wanted) -> None:
+    """Check what a host gets that becomes a control plane: the CAs and keys of the cluster, and nothing else."""
+    missing, unknown = {*SIGNERS} - {*wanted.pki}, {*wanted.pki} - {*SIGNERS}
+    if unknown or (wanted.control_plane and missing):
+        wrong = f"{listing(sorted(missing))} missing" if missing else f"{listing(sorted(unknown))} is not one of them"
+        raise DomainError(
+            f"Error while joining the cluster: the CAs and keys of the control planes are incomplete: {wrong}. Set pki "
+            "(kubeadm_join_info returns it)."
+        )
 
 
 def _hashes(pem: str) -> Sequence[str]:

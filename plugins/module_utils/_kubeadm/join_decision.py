@@ -30,8 +30,11 @@ class Evidence:
     """Evidence. ``leftovers`` are files of an interrupted join that make kubeadm fail, ``node`` the registered name.
 
     ``damaged`` are files of a worker that are empty, cut off or missing; ``kubelet_conf`` is false if it is one of
-    them. ``ca_cert_hashes`` are those of an interrupted join if no file shows the cluster. ``admin_conf`` may be a copy
-    on a worker; ``control_plane``: there is another part of a control plane.
+    them. ``ca_cert_hashes`` are those of an interrupted join if no file shows the cluster. ``admin_conf`` may be a
+    copy on a worker; ``control_plane``: there is another part of a control plane. ``recorded``: this module began a
+    join that it has not seen finish, ``joining``: one that makes the host a control plane of its cluster;
+    ``marked``: its node is marked as a control plane, which is kubeadm's last step. ``restoring``: a restore of a
+    backup was interrupted.
     """
 
     kubelet_conf: bool = False
@@ -44,6 +47,10 @@ class Evidence:
     server: str = ""
     ca_cert_hashes: tuple[str, ...] = ()
     node: str | None = None
+    recorded: bool = False
+    joining: bool = False
+    restoring: bool = False
+    marked: bool = False
     api: str = UNASKED
     api_message: str = ""
 
@@ -78,6 +85,46 @@ def decide(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
         )
     if found.leftovers:
         return Verdict(CLEAN, f"an earlier join was interrupted and left {', '.join(found.leftovers)}")
+    return Verdict(JOIN, "this host does not belong to a cluster")
+
+
+def decide_control_plane(found: Evidence, ca_cert_hashes: Sequence[str]) -> Verdict:
+    """Apply the decision table for a host that becomes a control plane next to others."""
+    if found.restoring:
+        again = "Run the playbook gpulab.kubernetes.restore again with the same archive (docs/restore.md)."
+        return Verdict(REFUSE, "a restore of a backup was interrupted on this host", again)
+    if belongs_elsewhere(found, ca_cert_hashes):
+        whose = f"whose CA is {' or '.join(found.ca_cert_hashes)}"
+        return Verdict(REFUSE, f"this host belongs to another cluster than the wanted one, {whose}", _RESET)
+    present = found.control_plane or found.admin_conf
+    complete = found.kubelet_conf and found.control_plane and found.admin_conf and not found.damaged
+    if complete and found.marked:
+        return Verdict(JOINED, f"this host is the control plane {found.node} of the cluster")
+    if found.joining and complete and found.api == SILENT:
+        return Verdict(
+            REFUSE,
+            f"whether an earlier join of this control plane has finished could not be determined: {found.api_message}",
+            "Nothing was changed. When the API server answers, run again.",
+        )
+    if found.joining:
+        return Verdict(CLEAN, "an earlier join of this control plane was interrupted")
+    if present:
+        return Verdict(
+            REFUSE,
+            "there are parts of a control plane on this host, which is not a working control plane of the cluster"
+            + (f" ({', '.join(found.damaged)} empty, cut off or missing)" if found.damaged else ""),
+            "Repair it (docs/troubleshooting.md), or reset it with the playbook gpulab.kubernetes.remove_node, and run "
+            "again.",
+        )
+    if found.kubelet_conf:
+        return Verdict(
+            REFUSE,
+            "this host is a worker of the cluster",
+            "Remove it from the cluster with the playbook gpulab.kubernetes.remove_node, and run again.",
+        )
+    if found.leftovers or found.damaged:
+        left = ", ".join((*found.leftovers, *found.damaged))
+        return Verdict(CLEAN, f"an earlier join was interrupted and left {left}")
     return Verdict(JOIN, "this host does not belong to a cluster")
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError
-from .._files import read_text
+from .._files import read_text, text_or_nothing
+from .._words import listing
+from .damage import SIGNERS
 from .join_command import JoinCommand, certificate_key, join_command
 from .kubeconfig import read_kubeconfig
 from .run import Kubeadm
@@ -22,26 +24,34 @@ from .x509 import certificates, public_key_hash
 
 @dataclass(frozen=True)
 class Wanted:
-    """Settings of the token; it is reused if it is valid for ``life`` seconds more. ``ttl`` is a Go duration."""
+    """Settings of the token; it is reused if it is valid for ``life`` seconds more. ``ttl`` is a Go duration.
+
+    ``pki``: whether the CAs and keys of the control planes are returned.
+    """
 
     ttl: str
     reuse: bool
     life: int
     control_plane: bool
+    pki: bool
     description: str | None
 
 
 class JoinInfo:
     """Reads or creates join data. ``module`` is an AnsibleModule; ``kubeconfig`` belongs to a cluster administrator."""
 
-    def __init__(self, module: Any, executable: str, kubeconfig: str, timeout: float) -> None:
+    def __init__(self, module: Any, executable: str, kubeconfig: str, timeout: float, root: str = "/") -> None:
         self._kubeadm = Kubeadm(module, executable, timeout)
         self._module = module
         self._kubeconfig = kubeconfig
+        self._root = root
         self._check: bool = module.check_mode
 
     def facts(self, wanted: Wanted) -> dict[str, Any]:
         """Return the module's result. Raise DomainError."""
+        return {**self._join_facts(wanted), "pki": self._pki() if wanted.pki and not self._check else {}}
+
+    def _join_facts(self, wanted: Wanted) -> dict[str, Any]:
         known, authority = self._known()
         token = self._usable(wanted.life) if known and wanted.reuse else None
         if self._check:
@@ -61,6 +71,17 @@ class JoinInfo:
             self._module.warn(f"{error}. The token is valid until it expires.")
             return {"changed": False}
         return {"changed": True}
+
+    def _pki(self) -> dict[str, str]:
+        """Return the texts of the CAs and keys that all control planes share, by path."""
+        found = {path: text_or_nothing(self._root, path) for path in SIGNERS}
+        missing = [path for path, text in found.items() if not text.strip()]
+        if missing:
+            raise DomainError(
+                f"Error while reading the CAs and keys of this control plane: {listing(missing)} can't be read. A "
+                "further control plane needs all of them: restore them from another control plane or a backup."
+            )
+        return found
 
     def _known(self) -> tuple[JoinCommand | None, str | None]:
         """Return endpoint and CA of the kubeconfig; None if the host is not a control plane yet."""

@@ -15,6 +15,7 @@ from .._files import printable, text_or_nothing, under
 from .._host.hosts_file import PATH as HOSTS
 from .._host.hosts_file import block_names
 from .._json import as_mapping, as_text
+from . import join_record
 from .damage import KUBELET_CERTIFICATE, KUBELET_CONFIGURATION, PKI, damaged_files, kubelet_runs, necessary
 from .kubeconfig import KubeconfigError, endpoint, host_port, read_kubeconfig
 from .x509 import CertificateError, alternative_names, certificates, common_name, public_key_hash
@@ -37,11 +38,12 @@ _TRACES_OF_KUBEADM = ("/etc/kubernetes/bootstrap-kubelet.conf", KUBELET_CONFIGUR
 def membership(root: str) -> dict[str, Any]:
     """Return the host's cluster and kubeadm's progress; unknown texts are empty.
 
-    ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca`` is
-    the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``api_server_names`` are those in the
-    certificate of a control plane's API server. ``kubelet_configuration`` is the text of its file, which is changed and
-    written back, empty if it is damaged. ``damaged`` are files without which the host can't start, and that are empty,
-    cut off, or missing next to kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
+    ``endpoint`` is the cluster's, as host:port; the kubelet of a control plane has its own address instead. ``ca``
+    is the PEM text of the cluster's CAs, and ``ca_hashes`` have kubeadm's form. ``api_server_names`` are those in
+    the certificate of a control plane's API server. ``kubelet_configuration`` is the text of its file, which is
+    changed and written back, empty if it is damaged. ``joining``: it is becoming a control plane, next to others.
+    ``damaged`` are files without which the host can't start, and that are empty, cut off, or missing next to
+    kubelet.conf. Until a kubelet runs, they are those of an interrupted kubeadm.
     """
     etc = under(root, "/etc/kubernetes")
     admin, kubelet, api_server, ca_key = (
@@ -55,6 +57,9 @@ def membership(root: str) -> dict[str, Any]:
     damaged = necessary(damaged_files(root, api_server or ca_key))
     interrupted = bool(damaged) and not kubelet_runs(root)
     authorities = _certificates(text_or_nothing(root, "/etc/kubernetes/pki/ca.crt"))
+    hashes = [public_key_hash(certificate) for certificate in authorities]
+    record = join_record.read(root)
+    joining = bool(control_plane and record and record.makes_control_plane(hashes))
     server = _server(text_or_nothing(root, "/etc/kubernetes/kubelet.conf"))
     administrator = _server(text_or_nothing(root, "/etc/kubernetes/admin.conf"))
     return {
@@ -62,9 +67,10 @@ def membership(root: str) -> dict[str, Any]:
         "kubelet_conf": kubelet,
         "role": "control_plane" if control_plane else "worker" if kubelet else "",
         "begun": control_plane or kubelet or begun,
-        "finished": kubelet and (complete or not control_plane) and not interrupted,
+        "joining": joining,
+        "finished": kubelet and (complete or not control_plane) and not interrupted and not joining,
         "damaged": list(damaged),
-        "ca_hashes": [public_key_hash(certificate) for certificate in authorities],
+        "ca_hashes": hashes,
         "api_server_names": _api_server_names(root),
         "ca": "".join(_pem(certificate) for certificate in authorities),
         "server": server,

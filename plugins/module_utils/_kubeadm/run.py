@@ -32,6 +32,9 @@ _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("certs", "init", "join", "reset", "upgrade")
 
+# The bridge of the pods, by flannel's plugin.
+_BRIDGE = "cni0"
+
 # The variables that programs in Go read; they ignore the second exceptions if they have the first.
 PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
 EXCEPTIONS = ("NO_PROXY", "no_proxy")
@@ -91,6 +94,7 @@ class Kubeadm:
         has written is on the disk.
         """
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []
+        self._remove_former_bridge()
         with contextlib.ExitStack() as files:
             if discovery:
                 files.enter_context(_private_file(under(self._root, DISCOVERY), discovery))
@@ -101,6 +105,15 @@ class Kubeadm:
                 # A kubeadm that failed may have got as far as a cluster that is in use.
                 synced = self.sync()
         return synced
+
+    def _remove_former_bridge(self) -> None:
+        """Remove the bridge of a former pod network, which ``kubeadm reset`` leaves.
+
+        The node may get other addresses for its pods, with which CNI's plugin refuses it. One with pods stays.
+        """
+        ports = under(self._root, f"/sys/class/net/{_BRIDGE}/brif")
+        if ports.is_dir() and not any(ports.iterdir()):
+            self.runner.check(["ip", "link", "delete", _BRIDGE], f"removing the bridge {_BRIDGE} of a former cluster")
 
     def sync(self) -> bool:
         """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not.

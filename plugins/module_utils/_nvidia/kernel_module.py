@@ -26,7 +26,7 @@ from .kernel_log import kernel_records
 from .signing import certificate
 
 OPEN, PROPRIETARY = "open", "proprietary"
-_VERSION_FILE = "/proc/driver/nvidia/version"
+VERSION_FILE = "/proc/driver/nvidia/version"
 # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  ..." or "... UNIX Open Kernel Module for x86_64  580..."
 _VERSION = re.compile(r"Kernel Module(?: for \S+)?\s+(\d+(?:\.\d+)+)")
 # In the order of removal: a module comes before the modules that it uses.
@@ -146,7 +146,7 @@ class Driver:
         return parse_version(self._loaded())
 
     def _loaded(self) -> str:
-        return read_text(under(self._root, _VERSION_FILE)) or ""
+        return read_text(under(self._root, VERSION_FILE)) or ""
 
     def _modules(self) -> set[str]:
         return {line.split(" ", 1)[0] for line in (read_text(under(self._root, "/proc/modules")) or "").splitlines()}
@@ -251,7 +251,7 @@ class Driver:
         result = self._runner.run(["modprobe", "nvidia"])
         outcome.loaded_version = self.loaded_version()
         if not outcome.loaded_version:
-            said = result.message if result.rc else f"modprobe found nothing wrong, but there is no {_VERSION_FILE}"
+            said = result.message if result.rc else f"modprobe found nothing wrong, but there is no {VERSION_FILE}"
             raise DomainError(
                 f"Error while loading the NVIDIA driver {version}: {said}. {self._reasons(begun, said)}",
                 **result.fields(),

@@ -33,6 +33,7 @@ SPECIFICATION: dict[str, Any] = {
         "minimums": {"type": "dict", "default": {}},
         "modules_file": {"type": "path", "default": "/etc/modules-load.d/gpulab.conf"},
         "sysctl_file": {"type": "path", "default": "/etc/sysctl.d/95-gpulab.conf"},
+        "recorded": {"type": "list", "elements": "str", "default": []},
         "root": {"type": "path", "default": "/"},
     },
     "supports_check_mode": True,

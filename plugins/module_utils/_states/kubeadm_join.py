@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Join a worker once."""
+"""Join a worker or a further control plane once."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ def ensure(module: Any) -> dict[str, Any]:
         ignored=tuple(params["ignore_preflight_errors"]),
         node_name=params["node_name"],
         discovery=params["discovery"],
+        control_plane=params["control_plane"],
+        pki=params["pki"],
     )
     join = KubeadmJoin(module, params["executable"], params["timeout"], params["api_timeout"], params["root"])
     outcome = join.apply(wanted)
@@ -39,6 +41,8 @@ SPECIFICATION: dict[str, Any] = {
         "ca_cert_hashes": {"type": "list", "elements": "str", "default": []},
         "config": {"type": "str", "no_log": True},
         "discovery": {"type": "str"},
+        "control_plane": {"type": "bool", "default": False},
+        "pki": {"type": "dict", "default": {}, "no_log": True},
         "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
         "node_name": {"type": "str"},
         "timeout": {"type": "int", "default": 600},

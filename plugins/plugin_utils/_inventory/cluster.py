@@ -21,6 +21,8 @@ Values = Mapping[str, Any]
 
 _TABLE = Path(__file__).resolve().parents[3] / "roles/cluster/vars/main/versions.yml"
 _NODE_POD_PREFIX = 24
+# Of control planes.
+_COUNTS = (1, 3, 5)
 _PODS, _SERVICES = "cluster_pod_network", "cluster_service_network"
 # The variables with group names.
 GROUPS = ("cluster_control_plane_group", "cluster_workers_group")
@@ -46,14 +48,17 @@ def members(names: Sequence[str], groups: Mapping[str, Sequence[str]]) -> Iterat
     """Check the groups of the control plane and the workers, and find hosts without a group."""
     control_planes, workers = (groups.get(name, []) for name in names)
     meant = [likely_group(name, kind, groups, names) for name, kind in zip(names, ("control_plane", "workers"))]
-    if len(control_planes) != 1:
+    if len(control_planes) not in _COUNTS:
         have = f"it has {len(control_planes)} ({listing(control_planes)})" if control_planes else "it has none"
         yield Problem(
             "control_plane_count",
-            f"The group {names[0]} must contain exactly one host, but {have}",
+            f"The group {names[0]} must contain 1, 3 or 5 hosts, but {have}",
             f"inventory group {names[0]}",
-            "The first control plane creates the cluster; this version does not add more control planes",
-            f"Leave only one host in {names[0]}"
+            "Writes need more than half of the control planes: with an even number, no more of them may fail than with "
+            "one less, and more than 5 slow down every write"
+            if control_planes
+            else "The first control plane creates the cluster",
+            f"Put 1, 3 or 5 hosts into {names[0]}"
             if control_planes
             else _put("the host that should become the control plane", names[0], meant[0], GROUPS[0], groups),
         )

@@ -111,7 +111,7 @@ NOTHING = {
     "containerd_root": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",
     "containerd_data_root": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",
     "containerd_storage_dir": "containerd keeps its data in /var/lib/containerd: mount a larger disk there",
-    "kubeadm_certificate_key": "Certificates are not uploaded to the cluster, which has one control plane",
+    "kubeadm_certificate_key": "Control planes get the certificates through the controller, not from the cluster",
     "kube_network_node_prefix": "Each node gets a /24 of cluster_pod_network",
     "nvidia_accelerator_enabled": "Hosts with NVIDIA GPUs are found without a setting",
     "nvidia_gpu_nodes": "Hosts with NVIDIA GPUs are found without a setting",

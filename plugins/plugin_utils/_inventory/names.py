@@ -50,7 +50,9 @@ SHARED_PREFIXES = (
     "node_pools_",
     "plan_",
     "preflight_",
+    "remove_node_",
     "report_",
+    "reset_",
     "restore_",
 )
 # Names that Ansible and AWX set, and those that users are free to choose.

@@ -83,11 +83,17 @@ def control_plane_plan(
 def stores_configuration(host: str, group: Sequence[str], hostvars: Mapping[str, Any], there: Sequence[str]) -> bool:
     """Return whether the cluster stores the configuration after the change of this host: the last one of its ``group``.
 
-    Later joins and upgrades use what is stored, so all control planes have it by then. ``there`` are the hosts of the
-    run; with --limit, some may lack the change.
+    Later joins and upgrades use what is stored, so all control planes have it by then, except those that join in this
+    run. ``there`` are the hosts of the run; with --limit, some may lack the change.
     """
+    group = [name for name in group if not _joins(hostvars[name])]
     results = [as_mapping(hostvars[name].get("__kubeadm_control_plane")) for name in group if name != host]
-    return host == group[-1] and not {*group} - {*there} and all(each.get("pending") is False for each in results)
+    return [host] == group[-1:] and not {*group} - {*there} and all(each.get("pending") is False for each in results)
+
+
+def _joins(variables: Mapping[str, Any]) -> bool:
+    """Return whether a host is not a control plane yet, as preflight has read it."""
+    return as_mapping(as_mapping(variables.get("preflight_host")).get("cluster")).get("finished") is False
 
 
 def pending_notice(why: Sequence[str], result: Mapping[str, Any], control_planes: int) -> list[str]:

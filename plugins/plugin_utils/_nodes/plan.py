@@ -5,14 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ...module_utils._json import as_mapping
+from ...module_utils._kubeadm.init_decision import ALIVE
 from .deferral import described
 
 NONE, SKIP, CREATE, JOIN, JOIN_CONTROL_PLANE, CHANGE = "none", "skip", "create", "join", "join_control_plane", "change"
-_JOINS = (JOIN, JOIN_CONTROL_PLANE)
 # These roles may restart or replace what running pods need.
 _INTERRUPTING = frozenset({"nvidia_driver", "containerd", "nvidia_container_toolkit"})
 # A kubelet that does not start with its new configuration must not affect all nodes.
@@ -23,7 +24,7 @@ Variables = Mapping[str, Any]
 @dataclass(frozen=True)
 class Host:
     """``member``: whether the host is a node of a cluster, None if it was not read. ``pending`` is by role,
-    ``deferred`` is the text of its record of deferred changes."""
+    ``deferred`` is the text of its record of deferred changes, ``answers``: whether its API server does."""
 
     name: str
     control_plane: bool
@@ -31,6 +32,7 @@ class Host:
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
     serial: str = "1"
     deferred: str = ""
+    answers: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,19 +55,27 @@ def host_of(name: str, variables: Variables, control_planes: Sequence[str]) -> H
     return Host(
         name,
         name in control_planes,
-        bool(found["cluster"]["finished"]) if found else None,
+        bool(as_mapping(found.get("cluster")).get("finished")) if found else None,
         variables.get("plan_pending") or {},
         str(variables.get("plan_serial", "1")),
         str(found.get("deferred") or ""),
+        as_mapping(found.get("control_plane")).get("api") == ALIVE,
     )
+
+
+def api_host(hosts: Iterable[Host]) -> str:
+    """Return the control plane through which the API is reached: preferably one that answers, or that is finished."""
+    found = min(hosts, key=lambda host: (not host.answers, not host.member), default=None)
+    return found.name if found else ""
 
 
 def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     """Return the plan of hosts in the order of the inventory: ``hosts``, each a Node by its name, and the ``cluster``.
 
     The cluster has: whether it ``exists``, or may exist because a control plane was not read; ``control_planes``;
-    ``api_host``, the control plane through which the API is reached; the hosts that are ``joining``; ``strategy`` and
-    ``serial`` of the play that prepares the hosts. Bare hosts don't wait for each other.
+    ``api_host``, the control plane through which the API is reached; ``joining_workers`` and
+    ``joining_control_planes``; ``strategy`` and ``serial`` of the play that prepares the hosts. Bare hosts don't wait
+    for each other.
     """
     control_planes = [host for host in hosts if host.control_plane]
     # An unread control plane may have a cluster.
@@ -73,14 +83,14 @@ def plan(hosts: Sequence[Host]) -> dict[str, Any]:
     nodes = {host.name: _node(host, exists, control_planes) for host in hosts}
     deferred = {host.name: described(host.deferred) for host in hosts if host.deferred}
     names = [host.name for host in control_planes]
-    members = [host.name for host in control_planes if host.member]
     return {
         "hosts": {name: asdict(node) for name, node in nodes.items()},
         "cluster": {
             "exists": exists,
             "control_planes": names,
-            "api_host": (members or names or [""])[0],
-            "joining": [name for name, node in nodes.items() if node.step in _JOINS],
+            "api_host": api_host(control_planes),
+            "joining_workers": [name for name, node in nodes.items() if node.step == JOIN],
+            "joining_control_planes": [name for name, node in nodes.items() if node.step == JOIN_CONTROL_PLANE],
             **_order(hosts, nodes),
         },
         "deferred": deferred,

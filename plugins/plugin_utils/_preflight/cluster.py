@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
@@ -197,6 +197,16 @@ def api(cluster: Cluster) -> Iterator[Problem]:
     """Check that the host that uses the API reaches it and has what it needs; skipped if it was not read."""
     found, where = cluster.settings["api"], str(cluster.settings["api_delegate"])
     here = "this controller" if where == "localhost" else where
+    # A silent host of the cluster is a problem of its own.
+    if found.get("unreachable") and where not in {reading.host for reading in cluster.readings}:
+        yield Problem(
+            "api_delegate_silent",
+            f"The host {where}, from which the API is used, can't be reached: {found.get('msg', '')}",
+            "cluster_api_delegate",
+            "Everything after kubeadm uses the API, so the run would stop at that point",
+            "Check that it runs and that its ansible_host is right, or remove cluster_api_delegate",
+        )
+        return
     if found.get("reach") in ("silent", "unreachable"):
         yield Problem(
             "api_unreachable",
@@ -264,16 +274,25 @@ def membership(cluster: Cluster) -> Iterator[Problem]:
     for reading in cluster.read:
         state = reading.facts["cluster"]
         if reading.host in cluster.settings["control_plane"]:
+            elsewhere = first is None or first is reading or _differs(state["ca_hashes"], first)
             if state["role"] == "worker":
-                yield _foreign(reading, "this host is a worker of another cluster, not a control plane")
+                whose = "another" if elsewhere else "this"
+                yield _foreign(reading, f"this host is a worker of {whose} cluster, not a control plane")
+            elif elsewhere and first not in (None, reading):
+                yield _foreign(reading, f"it is a control plane of another cluster than {first.host}")
         elif state["role"] == "control_plane":
             yield _foreign(reading, "this host is a control plane, but a worker in the inventory")
         elif first and not first.facts["cluster"]["begun"] and not new and knows_cluster(reading, cluster):
             # The control plane has lost its data, which is a problem of its own.
             continue
-        elif first and state["ca_hashes"] and not set(state["ca_hashes"]) & set(first.facts["cluster"]["ca_hashes"]):
+        elif first and _differs(state["ca_hashes"], first):
             whose = "has another CA" if first.facts["cluster"]["ca_hashes"] else "has no cluster yet"
             yield _foreign(reading, f"it belongs to another cluster: {first.host} {whose}")
+
+
+def _differs(hashes: Iterable[str], first: Reading) -> bool:
+    """Return whether a host has a CA that is not that of the cluster."""
+    return bool(hashes) and not set(hashes) & set(first.facts["cluster"]["ca_hashes"])
 
 
 def _foreign(reading: Reading, why: str) -> Problem:

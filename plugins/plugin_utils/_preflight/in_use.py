@@ -18,7 +18,7 @@ from .._nodes import control_plane as control_plane_settings
 from .._nodes import kubelet as kubelet_settings
 from .differences import differences
 from .model import Cluster, ClusterRule
-from .recorded import control_plane_facts, document, lost_files, value_at
+from .recorded import control_plane_facts, document, each_control_plane, lost_files, value_at
 
 VERSION = "cluster_kubernetes_version"
 # The port that kubeadm uses for an address without one.
@@ -69,7 +69,7 @@ _CHANGED_BY_SITE: Mapping[str, Callable[[str, Mapping[str, Any]], bool]] = {
 
 def control_plane(cluster: Cluster) -> Iterator[Problem]:
     """Report what kubeadm_init would refuse. An unreachable API may return when kubelet and containerd are fixed."""
-    for reading, found in control_plane_facts(cluster):
+    for reading, found in each_control_plane(cluster):
         # An administrator's kubeconfig that is cut off is refused.
         curable = (init_decision.SILENT, *([init_decision.REFUSED] if found.get("restorable") else []))
         hopeless = found["api"] not in curable or lost_files(reading)

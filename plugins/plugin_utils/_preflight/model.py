@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...module_utils._kubeadm.init_decision import ALIVE
 from ...module_utils._problem import Problem
 from .._driver.fit import with_gpus_left_out
 
@@ -42,6 +43,11 @@ class Reading:
         """Return whether the host is already part of a cluster, and may use its ports and disks."""
         return bool(self.facts["cluster"]["finished"])
 
+    @property
+    def answers(self) -> bool:
+        """Return whether the API server of this control plane answers."""
+        return bool((self.facts.get("control_plane") or {}).get("api") == ALIVE)
+
 
 def readings(hosts: Facts) -> tuple[Reading, ...]:
     """Return the readings of hosts, by name ``facts``, ``failure`` and ``settings``, without GPUs that are left out."""
@@ -63,13 +69,13 @@ class Cluster:
 
     Settings that need a word: ``api`` (the result of api_reach_info), ``gpu_manager_changing`` (whether this run
     changes the GPU manager), ``api_name`` (the API's name if it is the cluster's endpoint, else empty),
-    ``name`` (the name of the cluster), ``kept`` (files on the controller that know it, as ``kept_files`` returns them),
-    ``new_cluster`` and ``restores`` (whether the run may replace it, or restores it), ``cluster_name``,
-    ``cluster_api_name``, ``recorded_name`` and ``recorded_api_name`` (as set, and as the control
-    plane has them), ``nvidia_driver_versions`` (for each version, the distributions that have it),
-    ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum`` (``memory_mib`` and ``cpus`` of
-    ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path, the latter in addition if a driver
-    will be installed).
+    ``hosts`` and ``addresses`` (those of the inventory, also outside of the run), ``name`` (the name of the cluster),
+    ``kept`` (files on the controller that know it, as ``kept_files`` returns them), ``new_cluster`` and ``restores``
+    (whether the run may replace it, or restores it), ``cluster_name``, ``cluster_api_name``, ``recorded_name`` and
+    ``recorded_api_name`` (as set, and as the control plane has them), ``nvidia_driver_versions`` (for each version, the
+    distributions that have it), ``device_plugin_root`` (where the device plugin looks for the driver), ``minimum``
+    (``memory_mib`` and ``cpus`` of ``control_plane`` and ``worker``), ``disk_mib`` and ``driver_disk_mib`` (by path,
+    the latter in addition if a driver will be installed).
     """
 
     readings: tuple[Reading, ...]
@@ -80,11 +86,19 @@ class Cluster:
         return tuple(reading for reading in self.readings if reading.facts)
 
     @property
+    def control_planes(self) -> tuple[Reading, ...]:
+        """Return the control planes that were read."""
+        return tuple(reading for reading in self.read if reading.host in self.settings["control_plane"])
+
+    @property
     def control_plane(self) -> Reading | None:
-        """Return the control plane's reading, None unless there is exactly one control plane, and it was read."""
-        names = self.settings["control_plane"]
-        found = [reading for reading in self.read if len(names) == 1 and reading.host == names[0]]
-        return found[0] if found else None
+        """Return the control plane that shows what the cluster has: preferably one that answers, or that is finished.
+
+        While there is no cluster, it is the first one, None if that was not read.
+        """
+        found = sorted(self.control_planes, key=lambda reading: (not reading.answers, not reading.finished))
+        is_known = found and (found[0].finished or found[0].host == self.settings["control_plane"][0])
+        return found[0] if is_known else None
 
 
 HostRule = Callable[[Reading, Cluster], Iterator[Problem]]

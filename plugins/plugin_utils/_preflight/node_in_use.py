@@ -17,7 +17,7 @@ from ...module_utils._words import listing
 from .._nodes import kubelet as kubelet_settings
 from .in_use import VERSION, keep_version
 from .model import Cluster, Facts, HostRule, Reading
-from .recorded import control_plane_facts, lost_files
+from .recorded import control_plane_facts, each_control_plane, lost_files
 
 _RUNTIME = "unix:///var/run/containerd/containerd.sock"
 
@@ -74,7 +74,7 @@ def container_runtime(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
 def damaged_files(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     """Check nodes that this run leaves as they are. Where kubeadm was interrupted, the run completes or refuses it."""
     lost = lost_files(reading)
-    actions = [found["action"] for each, found in control_plane_facts(cluster) if each == reading]
+    actions = [found["action"] for each, found in each_control_plane(cluster) if each == reading]
     left = actions == [init_decision.FINISHED] if actions else reading.finished
     if left and lost:
         yield reading.problem(

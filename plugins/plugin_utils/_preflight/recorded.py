@@ -13,8 +13,16 @@ from .._nodes.document import read_document
 from .model import Cluster, Facts, Reading
 
 
+def each_control_plane(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
+    """Return each control plane that matters to this run, and what it was found to have."""
+    for reading in cluster.control_planes:
+        counts = not reading.left_out or reading == cluster.control_plane
+        if reading.facts.get("control_plane") and counts:
+            yield reading, reading.facts["control_plane"]
+
+
 def control_plane_facts(cluster: Cluster) -> Iterator[tuple[Reading, Facts]]:
-    """Return the control plane and what it was found to have, nothing if it was not read."""
+    """Return the control plane that shows what the cluster has, and its facts, nothing if it was not read."""
     reading = cluster.control_plane
     if reading and reading.facts.get("control_plane"):
         yield reading, reading.facts["control_plane"]

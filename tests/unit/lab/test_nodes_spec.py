@@ -35,7 +35,7 @@ vars: [1]
 nodes:
   - {name: UPPER, os: debian12, groups: [workers]}
   - {name: a, os: fedora, groups: [masters]}
-  - {name: a, os: debian13, groups: [], gpus: {model: voodoo, count: 0}, extra_networks: 2, colour: red}
+  - {name: a, os: debian13, groups: workers, gpus: {model: voodoo, count: 0}, extra_networks: 2, colour: red}
   - {name: b, os: debian13, groups: [workers], gpus: 4, vars: {not-a-name: 1}}
   - just text
 """
@@ -50,7 +50,7 @@ nodes:
         "node a: os must be one of debian12, debian13, ubuntu2204-shaped, ubuntu2404-shaped, ubuntu2604-shaped, "
         "not 'fedora'",
         "node a: groups must be a list of control_plane and/or workers, not ['masters']",
-        "node a: groups must be a list of control_plane and/or workers, not []",
+        "node a: groups must be a list of control_plane and/or workers, not 'workers'",
         "gpus.model must be one of a100, t4, not 'voodoo'",
         "gpus.count must be a number from 1 to 16, not 0",
         "extra_networks must be 0 or 1, not 2",

@@ -322,7 +322,7 @@ MEMBERS = "[control_plane]\ncp1 ansible_host=127.0.0.1\n[workers]\ngpu1 ansible_
 # Plausible but wrong names of variables, and part of the message about each.
 UNSEEN = {
     "nvidia_driver_branch": "calls it nvidia_driver_version",
-    "kubeadm_certificate_key": "Certificates are not uploaded to the cluster",
+    "kubeadm_certificate_key": "Control planes get the certificates through the controller",
     "kubeadm_token_ttl": "Each join gets a token of its own",
     "cluster_reboot": "calls it nvidia_driver_reboot",
     "nvidia_reboot": "calls it nvidia_driver_reboot",

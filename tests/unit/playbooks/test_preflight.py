@@ -208,7 +208,7 @@ def test_wrong_inventory_is_an_error_before_any_connection(run: Run) -> None:
     )
     assert status != 0 and traces == [] and "UNREACHABLE" not in output, output
     for words in (
-        "control_plane must contain exactly one host, but it has 2 (cp1, cp2)",
+        "control_plane must contain 1, 3 or 5 hosts, but it has 2 (cp1, cp2)",
         "cluster_kubernetes_version is 1.99.0",
         "'10.244.0.0/33', which is not a valid IPv4 network",
         "lost does not belong to any group",
@@ -258,7 +258,7 @@ def test_renamed_groups_are_used(run: Run) -> None:
     names = ("-e", "cluster_control_plane_group=masters", "-e", "cluster_workers_group=nodes")
     status, output, _traces = run(f"[masters]\none {HERE}\ntwo {HERE}\n", *names)
     assert status != 0
-    assert "masters must contain exactly one host, but it has 2 (one, two)" in output
+    assert "masters must contain 1, 3 or 5 hosts, but it has 2 (one, two)" in output
 
 
 def test_repositories_are_checked_for_all_packages_and_keys_of_the_roles(run: Run, tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from stubbed_site import Site
 
 TRACES = Path(__file__).with_name("traces")
 PLAYBOOK = "- name: Run the playbook\n  ansible.builtin.import_playbook: gpulab.kubernetes.{}\n"
-NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14}
+NUMBERS = {"cp1": 11, "gpu1": 12, "gpu2": 13, "gpu3": 14, "cp2": 15, "cp3": 16}
 DRIVER = "595.91.07"
 A100 = "0x20b0"
 KUBECONFIG = "clusters: [{cluster: {server: https://192.168.7.11:6443}}]\nusers: [{user: {token: t}}]\n"
@@ -32,12 +32,18 @@ CA = "-----BEGIN CERTIFICATE-----\n"
 FURTHER = (
     *("api_reach_info", "cluster_lease", "cluster_state", "containerd_info", "gpu_plugins_info", "kubeadm_images"),
     *(
+        "etcd_info",
+        "etcd_member",
+        "etcd_snapshot",
+        "host_reset",
         "hosts_file",
         "kubeadm_control_plane",
         "kubeadm_endpoint",
         "kubeadm_init",
         "kubelet_certificate",
         "node_pools",
+        "node_removal",
+        "node_removal_info",
         "temporary_file",
     ),
 )
@@ -100,8 +106,9 @@ class Story(Site):  # type: ignore[misc]
     """Cluster of a control plane and workers with GPUs."""
 
     def __init__(self, place: Path, *, bare: Sequence[str] = (), finished: Sequence[str] = ()) -> None:
-        workers = [name for name in NUMBERS if name in {*bare, *finished} and name != "cp1"]
-        super().__init__(place, workers, FURTHER)
+        names = [name for name in NUMBERS if name in {*bare, *finished}]
+        super().__init__(place, [name for name in names if name.startswith("gpu")], FURTHER)
+        self.control_planes = [name for name in names if name.startswith("cp")]
         self.playbook = "site"
         self.options: tuple[str, ...] = ()
         self.settings: dict[str, Any] = {
@@ -122,6 +129,10 @@ class Story(Site):  # type: ignore[misc]
         self.answer("gpu_plugins_info", {"plugins": [], "policies": [], "problems": []})
         self.answer("gpu_pods_info", {"pods": []})
         self.answer("gpu_sharing_info", {"nodes": {}})
+        members = [{"id": "1", "name": "cp1", "health": "healthy", "learner": False}]
+        counts = {"voters": 1, "healthy": 1, "quorum": 1, "has_quorum": True, "may_fail": 0}
+        self.answer("etcd_info", {"members": members, **counts})
+        self.answer("etcd_snapshot", {"changed": True, "snapshot": {"revision": 7}})
         self.answer("kubeadm_join_info", {"token": "t", "ca_certificates": CA, "ca_cert_hashes": ["sha256:0"]})
         self.answer("managed_service", {"actions": [], "restart": False})
         self.answer("nvidia_smi_info", {"state": "ok", "driver_version": DRIVER, "gpus": []})
@@ -152,6 +163,8 @@ class Story(Site):  # type: ignore[misc]
             self.answer("managed_service", {"changed": True, "actions": ["start"], "restart": False}, host=name)
             self.answer("nvidia_kernel_module", {"changed": True, "reboot_required": False}, host=name)
             self.answer("kubeadm_init", {"changed": True}, host=name)
+            joins = {"changed": True, "joined": False, "resumed": False}
+            self.answer("kubeadm_join", joins, '"control_plane": true', name)
         self.answer("preflight_info", found, "gather_subset", name)
 
 
@@ -172,13 +185,59 @@ def worker_joins(place: Path) -> Story:
 
 def worker_joins_by_name(place: Path) -> Story:
     """gpu2 is new in the inventory of a finished cluster whose endpoint is a name."""
-    story = worker_joins(place)
+    return by_name(worker_joins(place))
+
+
+def by_name(story: Story) -> Story:
+    """Let the endpoint of the cluster be a name."""
     kubeconfig = KUBECONFIG.replace("192.168.7.11", "api.lab.internal")
     story.settings["__cluster_api_file"] = {"content": base64.b64encode(kubeconfig.encode()).decode()}
     for answer in story.answers:
         cluster = answer["result"].get("cluster", {})
         if cluster.get("finished"):
             cluster |= {"endpoint": "api.lab.internal:6443", "name": "lab", "api_name": "api.lab.internal", "ca": CA}
+    return story
+
+
+def three_bare(place: Path) -> Story:
+    """Three bare machines become the control planes of a cluster, and another one its worker."""
+    return Story(place, bare=("cp1", "cp2", "cp3", "gpu1"))
+
+
+def one_becomes_three(place: Path) -> Story:
+    """cp2 and cp3 are new in the group of control planes. An earlier run has left a member of etcd."""
+    story = by_name(Story(place, bare=("cp2", "cp3"), finished=("cp1", "gpu1")))
+    left = {"id": "5", "name": "", "peer_urls": ["https://192.168.7.15:2380"], "health": "unstarted", "learner": True}
+    healthy = [{"id": str(number), "name": f"cp{number}", "health": "healthy", "learner": False} for number in (1, 2)]
+    counts = {"voters": 1, "healthy": 1, "quorum": 1, "has_quorum": True, "may_fail": 0}
+    story.answer("etcd_info", {"members": [healthy[0], left], **counts}, host="cp2")
+    counts = {"voters": 2, "healthy": 2, "quorum": 2, "has_quorum": True, "may_fail": 0}
+    story.answer("etcd_info", {"members": healthy, **counts}, host="cp3")
+    return story
+
+
+def third_is_lost(place: Path) -> Story:
+    """The same, and cp3 is lost before it joins: cp2 stays in the cluster."""
+    story = one_becomes_three(place)
+    lost = {"unreachable": True, "msg": "No route to host"}
+    story.answer("kubeadm_join", lost, host="cp3")
+    return story
+
+
+def first_is_replaced(place: Path) -> Story:
+    """replace_node.yml: cp1 is a new machine, and the former one is off."""
+    story = by_name(Story(place, bare=["cp1"], finished=("cp2", "cp3", "gpu1")))
+    story.playbook, story.settings["node"] = "replace_node", "cp1"
+    node = {"name": "cp1", "uid": "u-1", "ready": False, "control_plane": True, "host": "cp1"}
+    node |= {"addresses": ["192.168.7.11"], "machine_id": "f" * 32}
+    target: dict[str, Any] = {"name": "cp1", "host": "cp1", "claimed": "cp1", "node": node, "addresses": []}
+    target |= {"removed": None, "pods": [], "problem": ""}
+    story.answer("node_removal_info", {"targets": [target], "volumes": [], "stranded": []})
+    story.answer("node_removal", {"changed": True})
+    health = {"cp1": "unhealthy", "cp2": "healthy", "cp3": "healthy"}
+    members = [{"id": name, "name": name, "health": health[name], "learner": False} for name in health]
+    counts = {"voters": 3, "healthy": 2, "quorum": 2, "has_quorum": True, "may_fail": 0}
+    story.answer("etcd_info", {"members": members, **counts})
     return story
 
 
@@ -304,6 +363,67 @@ def certificates_expired(place: Path) -> Story:
     return story
 
 
+def node_removed(place: Path) -> Story:
+    """remove_node.yml -e node=gpu2: its pods are evicted, the node is deleted, and the host is reset."""
+    story = Story(place, finished=("cp1", "gpu1", "gpu2"))
+    story.playbook = "remove_node"
+    story.settings["node"] = "gpu2"
+    story.answer("host_reset", {"changed": True, "kept": [], "cluster": {}})
+    for answer in story.answers:
+        if answer["result"].get("cluster", {}).get("finished"):
+            answer["result"]["cluster"] |= {"ca_hashes": ["sha256:0"], "node_name": answer["host"]}
+    node = {"name": "gpu2", "uid": "u-2", "ready": True, "control_plane": False, "host": "gpu2"}
+    node |= {"addresses": ["192.168.7.13"], "machine_id": f"{13:032x}"}
+    target: dict[str, Any] = {"name": "gpu2", "host": "gpu2", "claimed": "gpu2", "node": node}
+    story.answer(
+        "node_removal_info",
+        {
+            "targets": [{**target, "addresses": [], "removed": None, "pods": [], "problem": ""}],
+            "volumes": [],
+            "stranded": [],
+        },
+    )
+    story.answer("node_maintenance", {"changed": True, "jobs": {}})
+    story.answer("node_removal", {"changed": True})
+    return story
+
+
+def node_removal_refused(place: Path) -> Story:
+    """The same while a pod uses a GPU of gpu2: nothing changes."""
+    story = node_removed(place)
+    story.answer("gpu_pods_info", {"pods": [{"namespace": "team", "name": "train", "empty_dirs": []}]}, host="gpu2")
+    return story
+
+
+def node_lost(place: Path) -> Story:
+    """The same after the machine of gpu2 has failed: its pods have ended, and its node is deleted."""
+    story = node_removed(place)
+    story.answer("preflight_info", {"unreachable": True, "msg": "No route to host"}, host="gpu2")
+    for answer in story.answers:
+        for target in answer["result"].get("targets", ()):
+            target["node"]["ready"] = False
+    return story
+
+
+def node_removal_interrupted(place: Path) -> Story:
+    """An earlier run has deleted the node, and was interrupted before the host was reset."""
+    story = node_removed(place)
+    for answer in story.answers:
+        for target in answer["result"].get("targets", ()):
+            target |= {"removed": {"name": "gpu2", "host": "gpu2", "machine_id": f"{13:032x}"}, "node": None}
+    return story
+
+
+def node_removed_before(place: Path) -> Story:
+    """A second run: gpu2 is not a node, and its host was reset."""
+    story = node_removed(place)
+    story.host("gpu2", finished=False)
+    for answer in story.answers:
+        for target in answer["result"].get("targets", ()):
+            target["node"] = None
+    return story
+
+
 def silent_host(place: Path) -> Story:
     """gpu1 does not answer: nothing changes on any host."""
     story = Story(place, bare=("cp1", "gpu1"))
@@ -325,6 +445,10 @@ SITUATIONS = [
         finished,
         worker_joins,
         worker_joins_by_name,
+        three_bare,
+        one_becomes_three,
+        third_is_lost,
+        first_is_replaced,
         driver_pending,
         containerd_pending,
         lost_host,
@@ -332,6 +456,7 @@ SITUATIONS = [
     ),
     *(containerd_deferred, deferral_over, left_cordoned),
     *(sharing_pending, silent_host, failing_host),
+    *(node_removed, node_removal_refused, node_lost, node_removal_interrupted, node_removed_before),
     *(control_plane_pending, control_plane_changed, kubelet_pending, certificates_renewed, certificates_expired),
 ]
 
@@ -347,3 +472,22 @@ def test_site_matches_its_stored_trace(tmp_path: Path, situation: Callable[[Path
     told = path.read_text().splitlines()
     difference = unified_diff(told, found.splitlines(), path.name, "this run", n=5, lineterm="")
     assert found.splitlines() == told, "\n".join([*difference, f"The output ends with:\n{output[-3000:]}"])
+
+
+def test_a_silent_host_that_uses_the_api_is_reported(tmp_path: Path) -> None:
+    story = finished(tmp_path)
+    story.settings["cluster_api_delegate"] = "bastion"
+    story.answer("api_reach_info", {"unreachable": True, "msg": "No route to host"})
+    status, output = story.play(PLAYBOOK.format("site"), story.settings)
+    assert status != 0 and "The host bastion, from which the API is used, can't be reached" in " ".join(output.split())
+
+
+@pytest.mark.parametrize(("host", "claims"), [("gpu2", True), ("", False)])
+def test_only_a_host_of_the_inventory_claims_the_node_that_leaves(tmp_path: Path, host: str, claims: bool) -> None:
+    story = node_removed(tmp_path)
+    (found,) = [answer["result"] for answer in story.answers if answer["module"] == "node_removal_info"]
+    found["targets"][0]["host"] = host
+    status, output = story.play(PLAYBOOK.format(story.playbook), story.settings)
+    assert status == 0, output
+    calls = [event for event in story.events() if event.get("module") == "node_maintenance"]
+    assert calls and all(("identity" in call["args"]) is claims for call in calls)

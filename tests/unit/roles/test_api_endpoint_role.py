@@ -52,5 +52,5 @@ def test_a_join_and_the_next_run_write_the_same_authorities(
     assert render("_api_endpoint_ca", _api_endpoint_cluster=cluster, **values).strip() == found.strip()
     assert not render("_api_endpoint_ca", _api_endpoint_cluster={}).strip()
     hosts = {"cp1": {"preflight_host": {"cluster": "read"}}}
-    assert render("_api_endpoint_cluster", cluster_control_plane="cp1", hostvars=hosts) == "read"
-    assert render("_api_endpoint_cluster", cluster_control_plane="", hostvars={}) == "{}"
+    assert render("_api_endpoint_cluster", cluster_api_host="cp1", hostvars=hosts) == "read"
+    assert render("_api_endpoint_cluster", cluster_api_host="", hostvars={}) == "{}"

@@ -38,7 +38,6 @@ from upstream import lock as reader
 from upstream.web import Web, WebError
 
 REPOSITORY = Path(__file__).resolve().parents[3]
-TODAY = datetime.datetime.now(datetime.timezone.utc).date()
 DAY = datetime.timedelta(days=1)
 NEVER = ("20200101T000000", "never")
 ENDED = ("20200101T000000", "1y")
@@ -68,6 +67,11 @@ Package: library
 Version: 580.1-1
 Architecture: arm64
 """
+
+
+def today() -> datetime.date:
+    """The date in UTC, taken when it is needed because a run of all tests may pass midnight."""
+    return datetime.datetime.now(datetime.timezone.utc).date()
 
 
 # --- a small upstream
@@ -422,11 +426,11 @@ def test_an_expired_key_is_reported(upstream: Upstream, keys: Keys) -> None:
 
 
 def test_a_key_that_expires_soon_is_reported(upstream: Upstream, keys: Keys) -> None:
-    armored, fingerprint = keys.make((TODAY - DAY).strftime("%Y%m%dT000000"), "30d")
+    ends = today() + 29 * DAY
+    armored, fingerprint = keys.make((ends - 30 * DAY).strftime("%Y%m%dT000000"), "30d")
     upstream.files["/repo/key.pub"] = armored
     upstream.lock["repositories"]["small"]["key"] |= {"fingerprint": fingerprint, "expires": "never"}
     status, output = upstream.verify()
-    ends = TODAY + 29 * DAY
     assert status == 1
     assert f"it expires {ends}, the lock has never" in output
     assert f"it expires on {ends}, in 29 days" in output
@@ -478,15 +482,16 @@ def test_renewal_updates_the_lock(upstream: Upstream) -> None:
     upstream.lock["downloads"]["file"]["sha256"] = None
     upstream.lock["repositories"]["small"]["key"]["expires"] = None
     upstream.publish(PACKAGES.replace("library (= 590.1-1)", "library (>= 590.1-1)"))
+    date = today().isoformat()
     status, output = upstream.verify("--write")
     assert status == 0, output
     text = upstream.path.read_text()
     assert text.startswith("# The head.\n---\n")
     written = upstream.written()
-    assert written["dated"] == TODAY.isoformat()
+    assert written["dated"] == date
     assert list(written["sources"]) == ["upstream"]
     small = written["repositories"]["small"]
-    now = {"source": "upstream", "verified": TODAY.isoformat()}
+    now = {"source": "upstream", "verified": date}
     assert small["key"]["expires"] == "never" and now.items() <= small["key"].items()
     assert small["packages"]["driver"]["590.1-1"] == {"depends": "library (>= 590.1-1)", **now}
     assert small["packages"]["driver"]["580.1-1"]["depends"] == "library (>= 580.1-1), libc6 (>= 2.34)"
@@ -565,7 +570,7 @@ def test_being_up_to_date_is_only_reported_if_all_registries_responded(
     monkeypatch.setattr(behind, "releases", releases)
     said: list[str] = []
     versions = yaml.safe_load(check.TABLE.read_text())["cluster_versions"] | {"nvidia_driver": {}}
-    behind.ask(versions, Web(), said.append, tmp_path, TODAY)
+    behind.ask(versions, Web(), said.append, tmp_path, today())
     assert said[0] == headline
     assert len(said) == 1 + (registries < len(behind.COMPONENTS))
 

@@ -13,6 +13,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.access import (
     cluster_endpoint,
     control_plane_addresses,
     endpoint_is_stale,
+    first_control_plane_read,
 )
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._nodes.endpoint import dns_label
 from hypothesis import given
@@ -211,3 +212,26 @@ def test_addresses_of_control_planes_are_returned_as_far_as_they_are_known() -> 
         "cp2": "10.0.0.12",
         "cp1": "10.0.0.11",
     }
+
+
+def test_address_of_a_silent_control_plane_is_that_of_its_node() -> None:
+    def node(host: str, *addresses: str, control_plane: bool = True) -> dict[str, Any]:
+        return {"host": host, "addresses": [*addresses], "control_plane": control_plane}
+
+    nodes = [
+        node("cp1", "10.0.0.11"),
+        node("cp2", "10.0.0.99"),
+        node("cp3", "10.0.0.13\n  server x"),
+        node("cp4"),
+        # A worker may annotate its own node.
+        node("cp5", "10.0.0.15", control_plane=False),
+    ]
+    hosts: dict[str, dict[str, Any]] = {name: {"preflight_host": {}} for name in ("cp1", "cp3", "cp4", "cp5")}
+    hosts["cp2"] = {"cluster_node_address": "10.0.0.12", "preflight_host": {"control_plane": {"nodes": nodes}}}
+    assert control_plane_addresses([*hosts], hosts) == {"cp1": "10.0.0.11", "cp2": "10.0.0.12"}
+
+
+def test_the_kept_kubeconfig_prefers_the_first_control_plane_that_answers() -> None:
+    hosts: dict[str, dict[str, Any]] = {"cp1": {"preflight_host": {}}, "cp2": {"preflight_host": {"cluster": {}}}}
+    assert first_control_plane_read(["cp1", "cp2", "cp3"], hosts, "cp3") == "cp2"
+    assert first_control_plane_read(["cp1", "cp3"], hosts, "cp3") == "cp3"

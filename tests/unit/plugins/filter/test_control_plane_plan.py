@@ -239,6 +239,15 @@ def test_the_configuration_is_stored_when_all_control_planes_have_it(
     assert stores_configuration(host, group, hostvars, there) == stored
 
 
+def test_control_planes_that_join_in_this_run_get_the_stored_configuration() -> None:
+    """They join after the others have changed."""
+    joining = {"preflight_host": {"cluster": {"finished": False}}}
+    hostvars: dict[str, Any] = {"cp1": {}, "cp2": joining, "cp3": joining}
+    assert stores_configuration("cp1", list(hostvars), hostvars, list(hostvars))
+    hostvars["cp2"] = {"preflight_host": {"cluster": {"finished": True}}}
+    assert not stores_configuration("cp1", list(hostvars), hostvars, list(hostvars))
+
+
 def test_the_plan_shows_the_control_plane() -> None:
     hosts = {"cp1": {"kubeadm": ["packages"]}, "gpu1": {}}
     assert plan_lines(hosts, {}, {"cp1": ["a", "b"]}) == ["cp1:", "  kubeadm: packages", "  control plane: a, b"]

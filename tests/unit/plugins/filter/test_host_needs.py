@@ -9,6 +9,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import host_
 NEEDS = {
     "node": {"ports": ["10250/tcp"], "reachable_ports": ["10250/tcp"], "kernel_modules": ["overlay"]},
     "control_plane": {"ports": ["6443/tcp"], "reachable_ports": ["6443/tcp"]},
+    "control_planes": {"reachable_ports": ["2379/tcp", "2380/tcp"]},
     "worker": {"ports": ["6443/tcp"]},
     "networks": {"flannel": {"vxlan": {"reachable_ports": ["8472/udp"], "kernel_modules": ["vxlan"]}}},
 }
@@ -31,3 +32,9 @@ def test_required_ports_and_modules_follow_from_role_and_network(
     assert [each.split("/")[0] for each in found["ports"]] == ports
     assert [each.split("/")[0] for each in found["reachable_ports"]] == reachable
     assert found["kernel_modules"] == modules
+
+
+@pytest.mark.parametrize(("host", "reachable"), [("cp2", ["10250", "6443", "2379", "2380"]), ("gpu1", ["10250"])])
+def test_several_control_planes_reach_the_etcd_of_each_other(host: str, reachable: list[str]) -> None:
+    found = host_needs(NEEDS, host, ["cp1", "cp2", "cp3"], "external", "")
+    assert [each.split("/")[0] for each in found["reachable_ports"]] == reachable

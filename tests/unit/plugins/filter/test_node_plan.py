@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpulab.kubernetes.plugins.filter.plan import node_plan
+from ansible_collections.gpulab.kubernetes.plugins.filter.plan import api_host, node_plan
 
 PACKAGES = {"containerd": ["packages"]}
 
@@ -24,6 +24,12 @@ def host(member: bool, pending: dict[str, list[str]] | None = None) -> dict[str,
 BARE, DONE = host(False, PACKAGES), host(True)
 CHANGED, INTERRUPTED = host(True, {"host": ["swap"]}), host(True, PACKAGES)
 UNREAD: dict[str, Any] = {}
+
+
+def control_plane(api: str, member: bool = True) -> dict[str, Any]:
+    found = host(member)
+    found["preflight_host"]["control_plane"] = {"api": api}
+    return found
 
 
 def planned(hosts: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -90,23 +96,31 @@ def test_other_changes_interrupt_no_pods(role: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hosts", "exists", "api_host", "joining"),
+    ("hosts", "exists", "api_host_name", "joining"),
     [
         ({"cp1": BARE, "gpu1": BARE}, False, "cp1", ["gpu1"]),
         ({"cp1": DONE, "gpu1": BARE, "gpu2": DONE}, True, "cp1", ["gpu1"]),
         ({"cp1": UNREAD, "gpu1": DONE}, True, "cp1", []),
         ({"cp1": BARE, "cp2": DONE}, True, "cp2", ["cp1"]),
         ({"cp1": UNREAD, "cp2": DONE}, True, "cp2", []),
+        # One that answers is better than one that does not.
+        ({"cp1": control_plane("silent"), "cp2": control_plane("alive")}, True, "cp2", []),
+        ({"cp1": control_plane("silent"), "cp2": control_plane("refused")}, True, "cp1", []),
+        ({"cp1": BARE, "cp2": UNREAD, "cp3": control_plane("silent")}, True, "cp3", ["cp1"]),
         ({"gpu1": DONE}, False, "", []),
         ({}, False, "", []),
     ],
 )
 def test_api_host_is_an_existing_control_plane(
-    hosts: dict[str, dict[str, Any]], exists: bool, api_host: str, joining: list[str]
+    hosts: dict[str, dict[str, Any]], exists: bool, api_host_name: str, joining: list[str]
 ) -> None:
     found = planned(hosts)["cluster"]
-    assert (found["exists"], found["api_host"], found["joining"]) == (exists, api_host, joining)
-    assert found["control_planes"] == [name for name in hosts if name.startswith("cp")]
+    joins = found["joining_workers"] + found["joining_control_planes"]
+    assert (found["exists"], found["api_host"], joins) == (exists, api_host_name, joining)
+    names = [name for name in hosts if name.startswith("cp")]
+    assert found["control_planes"] == names
+    # Before the plan, roles choose it by the same rule.
+    assert api_host(names, hosts) == api_host_name
 
 
 @pytest.mark.parametrize(

@@ -1001,6 +1001,8 @@ def test_equal_problems_are_merged_in_the_report() -> None:
         ({"packages": {"kubernetes": "22.6.0", "yaml": "6.0"}}, "cp1", ["has kubernetes 22.6.0; 24.2.0 or newer"]),
         ({"packages": {"kubernetes": "24.2.0", "yaml": ""}}, "localhost", ["with PyYAML"]),
         ({"packages": {"kubernetes": "24.2.0", "yaml": "6"}}, "localhost", []),
+        ({"unreachable": True, "msg": "timed out"}, "bastion", ["The host bastion", "can't be reached: timed out"]),
+        ({"unreachable": True, "msg": "timed out"}, "cp1", []),
     ],
 )
 def test_api_must_be_reachable_from_the_delegate(api: dict[str, Any], delegate: str, words: list[str]) -> None:

@@ -624,8 +624,12 @@ PODS, SERVICES, KUBERNETES = "cluster_pod_network", "cluster_service_network", "
     ("variables", "groups", "words"),
     [
         ({}, {}, []),
-        ({}, {"control_plane": []}, ["control_plane must contain exactly one host, but it has none"]),
+        ({}, {"control_plane": []}, ["control_plane must contain 1, 3 or 5 hosts, but it has none"]),
         ({}, {"control_plane": ["cp1", "cp2"]}, ["it has 2 (cp1, cp2)"]),
+        ({}, {"control_plane": ["cp1", "cp2", "cp3"]}, []),
+        ({}, {"control_plane": ["cp1", "cp2", "cp3", "cp4"]}, ["it has 4 (cp1, cp2, cp3, cp4)"]),
+        ({}, {"control_plane": ["cp1", "cp2", "cp3", "cp4", "cp5"]}, []),
+        ({}, {"control_plane": ["cp1", "cp2", "cp3", "cp4", "cp5", "cp6", "cp7"]}, ["it has 7"]),
         ({}, {"workers": []}, ["The group workers contains no hosts", "misspelled"]),
         ({}, {"ungrouped": ["gpu9"]}, ["gpu9 does not belong to any group", "control_plane or workers"]),
         ({"cluster_workers_group": "nodes"}, {"nodes": ["gpu1"]}, []),

@@ -34,6 +34,7 @@ REGULAR = {"mode": "0640", "uid": 0, "gid": 4, "sha256": "0" * 64}
 FSTAB = {**STAMP, "kind": "file", "name": "/etc/fstab", "before": REGULAR}
 KUBELET = {**STAMP, "kind": "package", "name": "kubelet", "before": {"version": "1.36.4-1.1", "held": True}}
 UNIT = {**STAMP, "kind": "unit", "name": "docker.service", "before": {"enabled": "disabled", "active": "inactive"}}
+SYSCTL = {**STAMP, "kind": "sysctl", "name": "net/ipv4/conf/eth0.1/forwarding", "before": {"value": "0"}}
 VALID: list[dict[str, Any]] = [
     FSTAB,
     KUBELET,
@@ -41,6 +42,7 @@ VALID: list[dict[str, Any]] = [
     {**FSTAB, "name": "/etc/systemd/system/dev-zram0.swap", "before": {"link": "/dev/null"}},
     {**FSTAB, "name": "/usr/local/sbin/x", "before": None},
     {**KUBELET, "name": "kubeadm", "before": None},
+    SYSCTL,
 ]
 
 
@@ -93,6 +95,9 @@ def test_the_first_entry_of_an_object_counts() -> None:
         (lines({**FSTAB, "before": KUBELET["before"]}), "has an invalid before"),
         (lines({**KUBELET, "before": {"version": "$(reboot)", "held": True}}), "has an invalid before"),
         (lines({**UNIT, "before": {"enabled": "disabled", "active": 1}}), "has an invalid before"),
+        (lines({**SYSCTL, "name": "kernel/../../../etc/passwd"}), "has an invalid name"),
+        (lines({**SYSCTL, "name": "/etc/passwd"}), "has an invalid name"),
+        (lines({**SYSCTL, "before": {"value": "1\n2"}}), "has an invalid before"),
     ],
 )
 def test_invalid_lines_are_ignored_and_reported(line: str, words: str) -> None:
@@ -101,10 +106,10 @@ def test_invalid_lines_are_ignored_and_reported(line: str, words: str) -> None:
     assert record.damage == (f"line 2 {words}",)
 
 
-@given(st.text() | JSON.map(json.dumps) | damaged_json(lines(FSTAB)) | damaged_json(lines(KUBELET)))
+@given(st.text() | JSON.map(json.dumps) | st.one_of([damaged_json(lines(each)) for each in (FSTAB, KUBELET, SYSCTL)]))
 def test_any_record_is_read_into_known_fields(text: str) -> None:
     for (kind, name), entry in read_record(text).entries.items():
-        assert kind in ("file", "package", "unit") and (kind, name) == (entry.kind, entry.name)
+        assert kind in ("file", "package", "sysctl", "unit") and (kind, name) == (entry.kind, entry.name)
         assert name.isprintable() and ".." not in name.split("/")
         assert entry.before is None or all(isinstance(value, (str, int)) for value in entry.before.values())
 

@@ -59,7 +59,31 @@ def test_modules_and_sysctls_are_set_on_a_bare_host(run_module: Any, root: Path)
     assert found[MODULES_FILE].splitlines()[1:] == ["overlay", "br_netfilter"]
     assert found[SYSCTL_FILE].splitlines()[1:] == [f"{BRIDGE} = 1", f"{FORWARD} = 1"]
     assert (root / SYSCTL_FILE).stat().st_mode & 0o777 == 0o644
-    assert recorded(root) == {f"/{MODULES_FILE}": None, f"/{SYSCTL_FILE}": None}
+    before = {"net/ipv4/ip_forward": {"value": "0"}, "net/bridge/bridge-nf-call-iptables": {"value": "0"}}
+    assert recorded(root) == {f"/{MODULES_FILE}": None, f"/{SYSCTL_FILE}": None, **before}
+
+
+def test_what_kubernetes_sets_is_recorded_before_the_first_change(run_module: Any, root: Path) -> None:
+    (root / "proc/sys/vm").mkdir()
+    panic = root / "proc/sys/vm/panic_on_oom"
+    panic.write_text("1\n")
+    asked = {**WANTED, "recorded": ["vm.panic_on_oom", "net.netfilter.nf_conntrack_max"], "root": str(root)}
+    run_module("kernel_settings", asked, check=True)
+    assert recorded(root) == {}
+    for value in ("1\n", "0\n"):
+        # The second run finds what the kubelet has set.
+        panic.write_text(value)
+        run_module("kernel_settings", asked)
+    found = recorded(root)
+    assert found["vm/panic_on_oom"] == {"value": "1"}
+    assert found["net/netfilter/nf_conntrack_max"] is None
+
+
+def test_a_host_of_an_earlier_version_has_no_former_values(run_module: Any, root: Path) -> None:
+    (root / SYSCTL_FILE).parent.mkdir(parents=True)
+    (root / SYSCTL_FILE).write_text("# gpulab.kubernetes\n")
+    run_module("kernel_settings", {**WANTED, "root": str(root)})
+    assert set(recorded(root)) == {f"/{MODULES_FILE}", f"/{SYSCTL_FILE}"}
 
 
 def test_a_second_run_changes_nothing(run_module: Any, root: Path) -> None:

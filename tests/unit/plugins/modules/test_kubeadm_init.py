@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import FILES
-from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.init import CONFS
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.leftovers import CONFS
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.use import OBJECTS
 from apiserver import ApiServer, Authority, rotated_kubeconfig
 from fake_host import FakeHost

@@ -151,6 +151,20 @@ def test_a_host_joins_once(host: Host) -> None:
     assert len(host.log) == 1
 
 
+@pytest.mark.parametrize(("ports", "removed"), [([], True), (["veth1"], False)])
+def test_the_bridge_of_a_former_pod_network_is_removed_unless_pods_use_it(
+    host: Host, programs: Any, ports: list[str], removed: bool
+) -> None:
+    programs.add("ip", f'echo "ip $*" >> {host.root}/log')
+    bridge = host.root / "sys/class/net/cni0/brif"
+    bridge.mkdir(parents=True)
+    for name in ports:
+        (bridge / name).touch()
+    assert not host.run(check=True)["failed"] and host.log == []
+    assert host.run()["joined"]
+    assert (host.log[0] == "ip link delete cni0") is removed and len(host.log) == 1 + removed
+
+
 def test_a_node_that_is_registered_late_is_waited_for(host: Host) -> None:
     del host.api.answers[NODE]
     result = host._run("kubeadm_join", host.args())

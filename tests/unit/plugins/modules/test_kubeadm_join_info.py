@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.damage import SIGNERS
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.x509 import certificates, public_key_hash
 from apiserver import Authority
 from fake_host import FakeHost
@@ -290,3 +291,18 @@ def test_an_unreadable_kubeconfig_is_named(cp: ControlPlane, text: str) -> None:
 def test_a_hung_kubeadm_is_an_error(cp: ControlPlane, programs: Any) -> None:
     programs.add("kubeadm", "sleep 600")
     assert "kubeadm: no response within 1 s, so it was killed" in cp.run(timeout=1)["msg"]
+
+
+def test_the_keys_of_the_control_planes_are_returned_on_request(cp: ControlPlane) -> None:
+    texts = {path: f"text of {path}\n" for path in SIGNERS}
+    for path, text in texts.items():
+        place = cp.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+    found = cp.run(pki=True, root=str(cp.root))
+    assert found["pki"] == texts and found["certificate_key"] is None
+    assert not any("upload-certs" in line for line in cp.log)
+    assert cp.run(root=str(cp.root))["pki"] == {} == cp.run(check=True, pki=True, root=str(cp.root))["pki"]
+    (cp.root / "etc/kubernetes/pki/etcd/ca.key").write_text("")
+    failed = cp.run(pki=True, root=str(cp.root))
+    assert failed["failed"] and "/etc/kubernetes/pki/etcd/ca.key can't be read" in failed["msg"]

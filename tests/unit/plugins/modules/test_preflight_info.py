@@ -698,6 +698,15 @@ def test_the_settings_of_an_existing_cluster_are_returned(read: Read, control_pl
     assert (found["interrupted"], found["restorable"]) == (False, [])
 
 
+def test_a_control_plane_that_is_joining_others_is_not_judged_as_one_of_its_own(
+    read: Read, host: Host, control_plane: ApiServer
+) -> None:
+    """Its name leads to another control plane, which answers."""
+    host.write("var/lib/gpulab/kubeadm-join.json", '{"ca_cert_hashes": [], "control_plane": true}')
+    found = read(api_timeout=0)
+    assert found["control_plane"] == {} and found["cluster"]["joining"] and not found["cluster"]["finished"]
+
+
 def test_what_an_interrupted_change_has_damaged_is_returned(read: Read, host: Host, control_plane: ApiServer) -> None:
     Undo(str(host.root)).begin(["/etc/kubernetes/admin.conf"], RENEWAL)
     host.write("etc/kubernetes/admin.conf", "")
@@ -728,6 +737,16 @@ def test_nodes_that_offer_gpus_by_dra_are_returned(read: Read, control_plane: Ap
     assert read()["control_plane"]["gpus_twice"] == {"nodes": ["gpu1"], "classes": {}}
 
 
+def test_nodes_and_removed_nodes_are_returned(read: Read, control_plane: ApiServer) -> None:
+    assert read()["control_plane"]["removed_nodes"] == {}
+    control_plane.answers["/api/v1/nodes"] = (200, {"items": [{"metadata": {"name": "gpu1", "uid": "u"}}]})
+    path = CONFIG_MAPS.format("kube-system", "gpulab-removed-nodes")
+    control_plane.answers[path] = (200, {"data": {"gpu2": '{"host": "gpu2"}'}})
+    found = read()["control_plane"]
+    assert [(node["name"], node["uid"]) for node in found["nodes"]] == [("gpu1", "u")]
+    assert found["removed_nodes"] == {"gpu2": {"host": "gpu2", "machine_id": "", "since": ""}}
+
+
 @pytest.mark.parametrize("body", [7, [], {"data": None}, {"data": {"kubelet": 5}}, "no JSON"])
 def test_invalid_api_responses_are_ignored(read: Read, control_plane: ApiServer, body: Any) -> None:
     for path in list(control_plane.answers):
@@ -735,6 +754,7 @@ def test_invalid_api_responses_are_ignored(read: Read, control_plane: ApiServer,
             control_plane.answers[path] = (200, body)
     found = read()["control_plane"]
     assert (found["texts"], found["version"], found["daemonsets"]) == ({}, "", [])
+    assert (found["nodes"], found["removed_nodes"]) == ([], {})
 
 
 def test_an_api_that_returns_nothing_is_reported(read: Read, control_plane: ApiServer) -> None:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.identity import (
-    RECORD,
     Identity,
     check,
     problem,
     problems,
     read,
 )
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._cluster.node_list import RECORD
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from hypothesis import given
 from hypothesis import strategies as some

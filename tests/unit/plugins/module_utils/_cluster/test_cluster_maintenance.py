@@ -332,6 +332,23 @@ def test_a_failed_drain_does_not_undo_an_interrupted_run() -> None:
     assert api.node["spec"] == {"unschedulable": True} and api.record is not None
 
 
+@pytest.mark.parametrize(
+    ("ready", "leaves", "waits"),
+    [("Unknown", True, False), ("Unknown", False, True), ("False", True, True), ("True", True, True)],
+)
+def test_pods_of_a_lost_node_that_leaves_are_not_waited_for(ready: str, leaves: bool, waits: bool) -> None:
+    api = FakeApi(pod("train-0", deletionTimestamp="2026-11-22T05:00:00Z"), pod("web-0"))
+    api.node["status"] = {"conditions": [{"type": "Ready", "status": ready}]}
+    plan = Plan(drain=True, timeout=0.2, leaves=leaves)
+    if waits:
+        with pytest.raises(DrainError, match="team/train-0: it was told to end"):
+            work(api).begin({}, plan)
+        return
+    maintenance = work(api)
+    maintenance.begin({}, plan)
+    assert maintenance.evicted == ["team/web-0"] and api.node["spec"] == {"unschedulable": True}
+
+
 def test_remaining_pods_are_named() -> None:
     api = FakeApi()
     api.stubborn = True
