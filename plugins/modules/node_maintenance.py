@@ -100,9 +100,9 @@ options:
     default: 600
   leaves:
     description:
-      - Whether the node is removed from the cluster afterwards, with O(drain). Pods are not waited for then as soon as
-        the control plane has not heard of the kubelet for a while (40 seconds by default): they cannot end, and are
-        removed with the node.
+      - Whether the node is removed from the cluster afterwards, with O(drain).
+      - Pods are then no longer waited for when the control plane has not heard of the kubelet for a while, by default
+        40 seconds. They cannot end, and are removed with the node.
     type: bool
     default: false
     version_added: 0.3.0

@@ -45,9 +45,10 @@ cover() {
 	echo "$2" >>"$run/mounts"
 }
 
+# A program may be reading one of these files at this moment, which would not keep a real module loaded.
 uncover_all() {
 	[ -f "$run/mounts" ] || return 0
-	while read -r place; do umount "$place"; done <"$run/mounts"
+	while read -r place; do umount --lazy "$place"; done <"$run/mounts"
 	rm "$run/mounts"
 }
 
