@@ -69,7 +69,6 @@ class Site:
         self.hosts["cp1"].run("rm -rf /root/.kube")  # The cache of this test's kubectl.
         found = {name: self.before[name].difference(Footprint.take(host)) for name, host in self.hosts.items()}
         lines = [f"{name}: {line}" for name, each in found.items() for line in each]
-        print("\n".join(lines))
         reasons = re.compile(rf"\w+: ({'|'.join(REASONS)})")
         left = [line for line in lines if not reasons.match(line)]
         assert not left, "\n".join(left)
