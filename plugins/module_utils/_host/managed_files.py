@@ -153,9 +153,10 @@ class ManagedFiles:
     def _apply(self, entry: Wanted, file: Path, foreign: bool, first: bool, outcome: Outcome) -> None:
         copy = self.first_run.copy_of(entry.path)
         # The copy may be older than this content, from an earlier version or a run that was killed.
-        recorded = foreign and first and (self.check or read_file(copy) == file.read_bytes())
         edited = entry.keep_replaced and file.exists() and (read_text(file) or "") != (entry.text or "")
-        replaced = not recorded and (foreign or edited)
+        differs = foreign or edited
+        recorded = differs and first and (self.check or read_file(copy) == file.read_bytes())
+        replaced = differs and not recorded
         kept = file.with_name(file.name + REPLACED)
         if recorded or replaced:
             outcome.kept.append(str(kept if replaced else copy))

@@ -27,7 +27,8 @@ DIRECTORIES = (
     "/usr/local/lib/gpulab",
     "/run/gpulab",
 )
-# Directory -> the package with which it goes if no files are in it. That of the kubelet's plugins belongs to none.
+# Directory -> the package with which it goes if at most empty files are in it. That of the kubelet's plugins belongs to
+# none.
 EMPTY = {"/usr/libexec/kubernetes": "", "/opt/containerd": "containerd.io", "/var/lib/haproxy": "haproxy"}
 FILES = (
     "/etc/cni/net.d/10-flannel.conflist",

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from .._first_run import DIRECTORY as FIRST_RUN
 from .._first_run import Before
+from .._host.managed_files import REPLACED
 from . import known, shared_files
 from .model import (
     CONTAINERS,
@@ -183,6 +184,8 @@ def _files(now: Readings, gone: set[str]) -> Iterator[Action]:
             yield from _file(name, recorded[name], file, now.copies.get(name))
         elif file and name in known.FILES:
             yield Action(REMOVE, FILE, name, "of flannel or the kubelet")
+        elif file and known.GENERATED.get(name.removesuffix(REPLACED)) in gone:
+            yield Action(REMOVE, FILE, name, "of a package that goes")
         elif file and (bare := shared_files.without_block(name, file)) is not None:
             yield Action(RESTORE, FILE, name, _WITHOUT_BLOCK, bare)
         elif file and shared_files.is_ours(name, file):

@@ -178,7 +178,7 @@ class Host:
         etcd = self.etcd()
         # What else is in the directory is not known.
         database = [f"{etcd}/member"] if etcd else []
-        empty = [path for path in known.EMPTY if not any(each.is_file() for each in self._path(path).rglob("*"))]
+        empty = [path for path in known.EMPTY if not any(map(_has_data, self._path(path).rglob("*")))]
         for path in dict.fromkeys((*database, *known.DIRECTORIES, *known.CONTAINERD, *empty, *own)):
             if os.path.lexists(self._path(path)) and not (self._is_cleared(path) or self._has_users_data(path)):
                 yield path
@@ -226,3 +226,8 @@ class Host:
 
     def _path(self, name: str) -> Path:
         return under(self.root, name)
+
+
+def _has_data(path: Path) -> bool:
+    state = path.lstat()
+    return not stat.S_ISDIR(state.st_mode) and not (stat.S_ISREG(state.st_mode) and state.st_size == 0)

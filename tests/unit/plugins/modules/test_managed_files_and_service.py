@@ -181,6 +181,21 @@ def test_generated_files_are_not_kept(host: Host) -> None:
     assert not list(host.root.rglob("generated?*")) and not (host.root / "var").exists()
 
 
+def test_generated_file_that_is_recorded_is_not_kept_twice(host: Host) -> None:
+    file = host.root / CONFIG.lstrip("/")
+    file.parent.mkdir(parents=True)
+    file.write_text("generated = true\n")
+    wanted = {"path": CONFIG, "content": MARKER, "keep_foreign": False, "keep_replaced": True}
+    predicted, result = host.files(wanted, check=True), host.files(wanted)
+    kept = host.root / f"var/lib/gpulab/first-run/files{CONFIG}"
+    assert predicted["kept"] == result["kept"] == [str(kept)]
+    assert kept.read_text() == "generated = true\n" and not list(file.parent.glob("*.replaced-gpulab"))
+    # What someone edits later is kept.
+    file.write_text(f"{MARKER}edited = true\n")
+    host.files(wanted)
+    assert "edited" in file.with_name(f"{file.name}.replaced-gpulab").read_text()
+
+
 def test_absent_removes_the_file_and_does_not_require_it(host: Host) -> None:
     assert not host.files({"path": CONFIG, "state": "absent"})["changed"]
     host.config()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,9 @@ def test_file_that_a_package_has_generated_goes_with_it(before: Any, installed: 
         packages=packages(package(name)) if installed else {},
     )
     assert [line for line in lines(now) if "file" in line and line.startswith(f"{wanted} file {path}")], lines(now)
+    replaced = f"{path}.replaced-gpulab"
+    found = lines(replace(now, files={replaced: THEIRS}))
+    assert any(line.startswith(f"remove file {replaced}") for line in found) is (wanted == "remove")
 
 
 def test_copy_of_a_managed_file_goes_and_that_of_a_foreign_one_stays() -> None:
