@@ -109,6 +109,11 @@ def test_no_task_becomes_root_on_the_controller(path: Path) -> None:
 
 
 CHANGE_NODES = {"node_maintenance", "gpu_isolation", "gpu_sharing"}
+UNNAMED = (
+    "node_maintenance",
+    "roles/node_change/tasks/node.yml",
+    "{{ cluster_node_identity if node_change_has_host | default(true) else omit }}",
+)
 OPEN = {"open", "with_api", "connect"}
 # These read the nodes anyway, and node_pools or node_removal_info checks them; the report and what prepares a reset
 # change nothing, and after a control plane has been added, site.yml goes on.
@@ -124,7 +129,15 @@ def test_every_task_that_changes_a_node_names_its_host() -> None:
         if f"gpulab.kubernetes.{module}" in entry
     ]
     assert {module for module, *_task in found} == CHANGE_NODES
-    assert [task for task in found if task[3].get("identity") != "{{ cluster_node_identity }}"] == []
+    unnamed = [task for task in found if task[3].get("identity") != "{{ cluster_node_identity }}"]
+    # Only a node that the inventory does not name has no host.
+    assert [(module, str(path), options["identity"]) for module, path, _name, options in unnamed] == [UNNAMED]
+    switched = [
+        str(path.relative_to(ROOT))
+        for path in FILES
+        if any("node_change_has_host" in (entry.get("vars") or {}) for entry in tasks(load(path)))
+    ]
+    assert switched == ["roles/remove_node/tasks/leave.yml"]
     pools = yaml.safe_load((ROOT / "roles/node_pools/vars/main.yml").read_text())["node_pools_node"]
     assert pools["identity"] == "{{ cluster_node_identity }}"
 
