@@ -15,8 +15,9 @@ from typing import Any
 
 from .._command import CommandError, CommandTimeoutError, Runner
 from .._errors import DomainError
-from .._files import text_or_nothing, under
+from .._files import put_file, text_or_nothing, under
 from .._host import hosts_file
+from .._reset import containers
 from .join_command import complaint
 from .text import mask
 
@@ -32,8 +33,9 @@ _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("certs", "init", "join", "reset", "upgrade")
 
-# The bridge of the pods, by flannel's plugin.
-_BRIDGE = "cni0"
+# What the pod network has made for the node: flannel's plugin the bridge, and flannel the file with its addresses, which
+# the plugin reads.
+_BRIDGE, _SUBNET = "cni0", "/run/flannel/subnet.env"
 
 # The variables that programs in Go read; they ignore the second exceptions if they have the first.
 PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
@@ -94,7 +96,7 @@ class Kubeadm:
         has written is on the disk.
         """
         flags = [f"--ignore-preflight-errors={','.join(ignored)}"] if ignored else []
-        self._remove_former_bridge()
+        self._remove_former_network()
         with contextlib.ExitStack() as files:
             if discovery:
                 files.enter_context(_private_file(under(self._root, DISCOVERY), discovery))
@@ -106,14 +108,17 @@ class Kubeadm:
                 synced = self.sync()
         return synced
 
-    def _remove_former_bridge(self) -> None:
-        """Remove the bridge of a former pod network, which ``kubeadm reset`` leaves.
+    def _remove_former_network(self) -> None:
+        """Remove what ``kubeadm reset`` leaves of a former pod network, unless pods are running.
 
-        The node may get other addresses for its pods, with which CNI's plugin refuses it. One with pods stays.
+        A new node may get other addresses for its pods. Pods that start before flannel would get the former ones, and
+        CNI's plugin then refuses all later pods.
         """
-        ports = under(self._root, f"/sys/class/net/{_BRIDGE}/brif")
-        if ports.is_dir() and not any(ports.iterdir()):
+        if containers.are_running(self._root):
+            return
+        if under(self._root, f"/sys/class/net/{_BRIDGE}/bridge").is_dir():
             self.runner.check(["ip", "link", "delete", _BRIDGE], f"removing the bridge {_BRIDGE} of a former cluster")
+        put_file(under(self._root, _SUBNET), None)
 
     def sync(self) -> bool:
         """Make the files of kubeadm, kubelet and containerd survive a power failure, which these programs do not.

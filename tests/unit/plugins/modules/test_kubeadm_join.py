@@ -151,18 +151,24 @@ def test_a_host_joins_once(host: Host) -> None:
     assert len(host.log) == 1
 
 
-@pytest.mark.parametrize(("ports", "removed"), [([], True), (["veth1"], False)])
-def test_the_bridge_of_a_former_pod_network_is_removed_unless_pods_use_it(
-    host: Host, programs: Any, ports: list[str], removed: bool
+@pytest.mark.parametrize(
+    ("cgroup", "removed"),
+    [("/system.slice/containerd.service", True), ("/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope", False)],
+)
+def test_what_a_former_pod_network_has_left_is_removed_unless_pods_are_running(
+    host: Host, programs: Any, cgroup: str, removed: bool
 ) -> None:
     programs.add("ip", f'echo "ip $*" >> {host.root}/log')
-    bridge = host.root / "sys/class/net/cni0/brif"
-    bridge.mkdir(parents=True)
-    for name in ports:
-        (bridge / name).touch()
-    assert not host.run(check=True)["failed"] and host.log == []
+    process, subnet = host.root / "proc/71", host.root / "run/flannel/subnet.env"
+    for directory in (process, subnet.parent, host.root / "sys/class/net/cni0/bridge"):
+        directory.mkdir(parents=True)
+    (process / "cgroup").write_text(f"0::{cgroup}\n")
+    (process / "cmdline").write_text("/usr/bin/containerd\0")
+    subnet.write_text("FLANNEL_SUBNET=10.244.3.1/24\n")
+    assert not host.run(check=True)["failed"] and host.log == [] and subnet.exists()
     assert host.run()["joined"]
     assert (host.log[0] == "ip link delete cni0") is removed and len(host.log) == 1 + removed
+    assert subnet.exists() is not removed
 
 
 def test_a_node_that_is_registered_late_is_waited_for(host: Host) -> None:
