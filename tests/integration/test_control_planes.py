@@ -211,7 +211,7 @@ def test_the_api_survives_the_loss_of_any_machine(
         site.power_off(name)
         time.sleep(2 * FAILOVER)
         steps = training.steps()
-    # Not before: the answers come over SSH, which can stall while the lab's bridge loses a port and changes its address.
+    # Not before: they come over SSH, which can stall when the lab's bridge loses a port, and with it its address.
     gaps = {kind: prober.gap(kind) for kind in KINDS}
     site.power_on()
     site.wait_for(*CONTROL_PLANES)

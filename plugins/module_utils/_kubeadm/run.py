@@ -33,8 +33,8 @@ _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("certs", "init", "join", "reset", "upgrade")
 
-# What the pod network has made for the node: flannel's plugin the bridge, and flannel the file with its addresses, which
-# the plugin reads.
+# What the pod network has made for the node: flannel's plugin the bridge, and flannel the file with its addresses,
+# which the plugin reads.
 _BRIDGE, _SUBNET = "cni0", "/run/flannel/subnet.env"
 
 # The variables that programs in Go read; they ignore the second exceptions if they have the first.
