@@ -36,7 +36,7 @@ options:
   purpose:
     description: Purpose of the maintenance, which is also the name of the annotation.
     type: str
-    choices: [driver-upgrade, disruption]
+    choices: [driver-upgrade, disruption, kubernetes-upgrade]
     default: driver-upgrade
   state:
     description:
@@ -138,6 +138,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+blocking:
+  description: The pods that prevent the drain, each with the reason.
+  returned: when the node could not be drained
+  type: list
+  elements: str
+  sample: ["team/notebook (no controller)"]
 record:
   description: Contents of the annotation, or null if there is none.
   returned: success
@@ -179,7 +185,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster.api import Api, ApiError
 from ..module_utils._cluster.maintenance import Maintenance, Plan
-from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
+from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE, KUBERNETES_UPGRADE
 from ..module_utils._errors import DomainError
 from ..module_utils._module import run
 
@@ -224,7 +230,11 @@ def main() -> None:
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
             "identity": {"type": "dict"},
-            "purpose": {"type": "str", "choices": [DRIVER_UPGRADE, DISRUPTION], "default": DRIVER_UPGRADE},
+            "purpose": {
+                "type": "str",
+                "choices": [DRIVER_UPGRADE, DISRUPTION, KUBERNETES_UPGRADE],
+                "default": DRIVER_UPGRADE,
+            },
             "state": {"type": "str", "choices": ["begun", "verifying", "failed", "ended"], "required": True},
             "data": {"type": "dict", "default": {}},
             "drain": {"type": "bool", "default": False},

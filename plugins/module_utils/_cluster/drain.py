@@ -28,7 +28,7 @@ _DEFAULT_GRACE = 30
 
 
 class DrainError(DomainError):
-    """The node could not be drained."""
+    """The node could not be drained. The field ``blocking`` has the pods that prevent it."""
 
 
 def to_evict(pods: Sequence[Object]) -> list[Object]:
@@ -80,7 +80,8 @@ def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
     if alone:
         raise DrainError(
             f"Error while draining node {node}: nothing would create these pods again on another node: "
-            f"{', '.join(alone)}. Delete them yourself when they are done. No pod was evicted"
+            f"{', '.join(alone)}. Delete them yourself when they are done. No pod was evicted",
+            blocking=[f"{name} (no controller)" for name in alone],
         )
 
 
@@ -132,7 +133,8 @@ def drain(
     if left:
         listed = "\n".join(left)
         raise DrainError(
-            f"Error while draining node {node}: after {grace + timeout:g} s there are still pods:\n{listed}"
+            f"Error while draining node {node}: after {grace + timeout:g} s there are still pods:\n{listed}",
+            blocking=[line.removeprefix("- ") for line in left],
         )
     return evicted
 

@@ -21,7 +21,18 @@ from .api import Api
 from .drain import DrainError, described, drain, pods_on, refuse_unmanaged, to_evict, wait_for_jobs
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name, is_lost
-from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
+from .records import (
+    CORDON,
+    DISRUPTION,
+    DRIVER_UPGRADE,
+    KUBERNETES_UPGRADE,
+    PURPOSES,
+    SHARING,
+    TAINT,
+    Record,
+    key,
+    record_of,
+)
 from .waiting import until_gone
 from .watching import Watch
 
@@ -56,7 +67,7 @@ def work_on(node: Object) -> str:
 
     A node that was cordoned for maintenance and then uncordoned manually is in use, whatever the annotation contains.
     """
-    for purpose in (SHARING, DRIVER_UPGRADE, DISRUPTION):
+    for purpose in (SHARING, DRIVER_UPGRADE, KUBERNETES_UPGRADE, DISRUPTION):
         record = record_of(node, purpose)
         if record and (record.policy != CORDON or cordoned(node)):
             return key(purpose)

@@ -18,7 +18,8 @@ from typing import Any
 from .nodes import LABEL_NAME, LABEL_VALUE, Object, annotations_of
 
 DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION = "driver-upgrade", "disruption", "gpu-sharing", "gpu-isolation"
-PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION)
+KUBERNETES_UPGRADE = "kubernetes-upgrade"
+PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION, KUBERNETES_UPGRADE)
 # How new pods are kept away: all pods, pods that do not tolerate a taint, or pods that avoid a label.
 CORDON, TAINT, LABEL = "cordon", "taint", "label"
 
@@ -169,4 +170,5 @@ _DATA: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
         "offered": _are_amounts,
     },
     ISOLATION: {"since": _matches(_TIME)},
+    KUBERNETES_UPGRADE: {"from": _matches(_VERSION), "to": _matches(_VERSION), "offered": _are_amounts},
 }

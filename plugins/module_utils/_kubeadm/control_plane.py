@@ -19,7 +19,7 @@ from .etcd_gate import EtcdGate
 from .manifests import API_SERVER, COMPONENTS, ETCD, image, probe
 from .run import Kubeadm
 from .static_pods import StaticPods, UnhealthyError
-from .undo import CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
+from .undo import CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, UPGRADE, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
 # What a renewal takes from the configuration in the cluster.
@@ -43,6 +43,11 @@ class ControlPlane:
         self._differences = Differences(module, self._kubeadm, self._undo, self._node)
         self._cluster: Mapping[str, Any] = params["cluster"]
         self._check: bool = module.check_mode or not params["restart"]
+        if self._undo.state != NONE and self._undo.kind == UPGRADE and params["certificates"] != EXPIRED:
+            raise DomainError(
+                "Error while changing the control plane: its upgrade was interrupted. Complete it first: run "
+                "gpulab.kubernetes.upgrade_cluster."
+            )
 
     def ensure(self) -> dict[str, Any]:
         """Apply what differs. Raise DomainError if it was refused, or undone because it was not healthy."""

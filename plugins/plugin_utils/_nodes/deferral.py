@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
+from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE, KUBERNETES_UPGRADE
 from ...module_utils._files import DEFERRED, LARGEST_DEFERRED
 from ...module_utils._words import moment
 
-PURPOSES = (DISRUPTION, DRIVER_UPGRADE)
+PURPOSES = (DISRUPTION, DRIVER_UPGRADE, KUBERNETES_UPGRADE)
 # The roles of the play that a deferral ends, in its order.
 _ROLES = ("host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm")
 _MOST_USERS, _LONGEST = 32, 300

@@ -13,9 +13,11 @@ from typing import Any
 from ...module_utils._cluster.dra import twice_problem
 from ...module_utils._kubeadm import init_decision
 from ...module_utils._problem import Problem
+from ...module_utils._versions import compare_versions
 from ...module_utils._words import listing
 from .._nodes import control_plane as control_plane_settings
 from .._nodes import kubelet as kubelet_settings
+from .._nodes.kubernetes import recorded_version
 from .differences import differences
 from .model import Cluster, ClusterRule
 from .recorded import control_plane_facts, document, each_control_plane, lost_files, value_at
@@ -92,21 +94,40 @@ def control_plane(cluster: Cluster) -> Iterator[Problem]:
 
 
 def version(cluster: Cluster) -> Iterator[Problem]:
-    wanted = str(cluster.settings["kubernetes_version"])
+    """Check for a version that the table does not have: the cluster's own decides what is installed."""
+    known, wanted = cluster.settings["kubernetes_versions"], cluster.settings["kubernetes_version"]
     for _reading, found in control_plane_facts(cluster):
-        running = found["version"].lstrip("v")
-        if running and running != wanted:
+        versions = dict.fromkeys((str(found["version"]).removeprefix("v"), recorded_version(found)))
+        for running in [each for each in versions if each and each not in known][:1]:
             yield Problem(
                 "cluster_version_differs",
                 f"The cluster runs Kubernetes {running}, but {VERSION} is {wanted}",
                 VERSION,
                 "This would install another kubelet on nodes in use, but not upgrade the control plane",
-                f"Set {VERSION} to {running}; to change it, follow kubeadm's documentation (kubeadm upgrade plan)"
-                if running in cluster.settings["kubernetes_versions"]
-                else f"This release of the collection does not know {running}: use a release that does, or upgrade the "
-                f"cluster with kubeadm to one of {listing(cluster.settings['kubernetes_versions'])}",
-                answers=keep_version(running, cluster),
+                f"This release of the collection does not know {running}: use a release that does, or upgrade the "
+                f"cluster with kubeadm to one of {listing(known)}",
             )
+
+
+def version_kept(cluster: Cluster) -> Iterator[Problem]:
+    """Note that the run keeps the cluster's version, unless it is the one that upgrades the cluster."""
+    wanted, upgrades = str(cluster.settings["kubernetes_version"]), cluster.settings.get("kubernetes_upgrading")
+    for running in (recorded_version(found) for _reading, found in control_plane_facts(cluster)):
+        if running in cluster.settings["kubernetes_versions"] and running != wanted and not upgrades:
+            newer = compare_versions(wanted, running) > 0
+            yield Problem(
+                "cluster_version_kept",
+                f"The cluster runs Kubernetes {running}, but {VERSION} is {wanted}",
+                VERSION,
+                "The cluster keeps its version, which hosts that join get, too",
+                ("To upgrade it, run gpulab.kubernetes.upgrade_cluster; otherwise, set" if newer else "Set")
+                + f" {VERSION} to {running}",
+            )
+
+
+def keeps_version(cluster: Cluster) -> bool:
+    """Return whether this run installs the cluster's own version instead of the inventory's."""
+    return any(version_kept(cluster))
 
 
 def settled(cluster: Cluster) -> Iterator[Problem]:
@@ -278,3 +299,4 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     gpu_manager,
     gpus_twice,
 )
+NOTES: tuple[ClusterRule, ...] = (version_kept,)

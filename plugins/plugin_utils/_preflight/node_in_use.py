@@ -13,8 +13,10 @@ from ...module_utils._kubeadm import init_decision
 from ...module_utils._kubeadm.damage import KUBELET_CONF, KUBELET_CONFIGURATION
 from ...module_utils._kubeadm.join_decision import RESTORE_CA
 from ...module_utils._problem import Problem
+from ...module_utils._versions import compare_versions
 from ...module_utils._words import listing
 from .._nodes import kubelet as kubelet_settings
+from .._nodes.kubernetes import KUBELET_SKEW, minors_behind, release
 from .in_use import VERSION, keep_version
 from .model import Cluster, Facts, HostRule, Reading
 from .recorded import control_plane_facts, each_control_plane, lost_files
@@ -23,11 +25,15 @@ _RUNTIME = "unix:///var/run/containerd/containerd.sock"
 
 
 def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Check for a node whose kubelet differs from the rest of its cluster, which the inventory matches."""
+    """Check for a node whose kubelet differs from the rest of its cluster, and is not one that this run upgrades."""
     wanted = str(cluster.settings["kubernetes_version"])
     installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
     running = [found["version"].lstrip("v") for _reading, found in control_plane_facts(cluster)]
-    if reading.finished and installed and installed != wanted and installed not in running:
+    behind = installed in cluster.settings["kubernetes_versions"] and any(
+        compare_versions(installed, each) < 0 and minors_behind(installed, each) <= KUBELET_SKEW
+        for each in filter(None, map(release, running))
+    )
+    if reading.finished and installed and installed != wanted and installed not in running and not behind:
         # If the API was not read, all nodes may have this version.
         nodes = {_upstream(str(each.facts["installed"].get("kubelet", ""))) for each in cluster.read if each.finished}
         known = bool(running and running[0]) or len(nodes) > 1
