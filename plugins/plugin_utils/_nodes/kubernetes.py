@@ -72,6 +72,12 @@ def node_version(host: Any, cluster: str, known: Collection[str]) -> str:
     return own if is_behind and as_mapping(facts.get("cluster")).get("finished") else cluster
 
 
+def minors_late(node: Any, cluster: Any) -> int | None:
+    """Return how many minors a version of a node is behind that of its cluster, None if one of them is unknown."""
+    versions = [release(each) for each in (node, cluster)]
+    return minors_behind(*versions) if all(versions) else None
+
+
 def minors_behind(node: str, cluster: str) -> int:
     """Return how many minors a node is behind its cluster, 0 for one that is not."""
     return max(0, minor(cluster) - minor(node))
