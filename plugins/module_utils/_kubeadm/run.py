@@ -18,6 +18,7 @@ from .._errors import DomainError
 from .._files import put_file, text_or_nothing, under
 from .._host import hosts_file
 from .._reset import containers
+from .._reset.known import BRIDGE
 from .join_command import complaint
 from .text import mask
 
@@ -33,9 +34,8 @@ _SYNC_TIMEOUT = 120.0
 # kubeadm commands that change a host and must not run simultaneously.
 _CHANGING = ("certs", "init", "join", "reset", "upgrade")
 
-# What the pod network has made for the node: flannel's plugin the bridge, and flannel the file with its addresses,
-# which the plugin reads.
-_BRIDGE, _SUBNET = "cni0", "/run/flannel/subnet.env"
+# Flannel writes the addresses of the node's pods here, and its plugin reads them to make the bridge.
+_SUBNET = "/run/flannel/subnet.env"
 
 # The variables that programs in Go read; they ignore the second exceptions if they have the first.
 PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
@@ -109,15 +109,16 @@ class Kubeadm:
         return synced
 
     def _remove_former_network(self) -> None:
-        """Remove what ``kubeadm reset`` leaves of a former pod network, unless pods are running.
+        """Remove what ``kubeadm reset`` leaves of a former pod network, unless pods are running or use the bridge.
 
         A new node may get other addresses for its pods. Pods that start before flannel would get the former ones, and
         CNI's plugin then refuses all later pods.
         """
-        if containers.are_running(self._root):
+        ports = under(self._root, f"/sys/class/net/{BRIDGE}/brif")
+        if containers.are_running(self._root) or (ports.is_dir() and any(ports.iterdir())):
             return
-        if under(self._root, f"/sys/class/net/{_BRIDGE}/bridge").is_dir():
-            self.runner.check(["ip", "link", "delete", _BRIDGE], f"removing the bridge {_BRIDGE} of a former cluster")
+        if ports.is_dir():
+            self.runner.check(["ip", "link", "delete", BRIDGE], f"removing the bridge {BRIDGE} of a former cluster")
         put_file(under(self._root, _SUBNET), None)
 
     def sync(self) -> bool:

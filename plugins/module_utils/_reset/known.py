@@ -93,5 +93,7 @@ DOCKER_FIRST = (
 )
 # Files of this collection that do not show that.
 UNMARKED = frozenset({"/etc/docker/daemon.json"})
+# The bridge of the pods, by flannel's plugin.
+BRIDGE = "cni0"
 # Name -> kind of the links of the pod network.
-LINKS = {"cni0": "bridge", "flannel.1": "vxlan", "flannel-v6.1": "vxlan", "kube-ipvs0": "dummy"}
+LINKS = {BRIDGE: "bridge", "flannel.1": "vxlan", "flannel-v6.1": "vxlan", "kube-ipvs0": "dummy"}

@@ -152,16 +152,23 @@ def test_a_host_joins_once(host: Host) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cgroup", "removed"),
-    [("/system.slice/containerd.service", True), ("/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope", False)],
+    ("cgroup", "ports", "removed"),
+    [
+        ("/system.slice/containerd.service", [], True),
+        ("/system.slice/containerd.service", ["veth1"], False),
+        ("/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope", [], False),
+    ],
 )
-def test_what_a_former_pod_network_has_left_is_removed_unless_pods_are_running(
-    host: Host, programs: Any, cgroup: str, removed: bool
+def test_what_a_former_pod_network_has_left_is_removed_unless_it_is_in_use(
+    host: Host, programs: Any, cgroup: str, ports: list[str], removed: bool
 ) -> None:
     programs.add("ip", f'echo "ip $*" >> {host.root}/log')
     process, subnet = host.root / "proc/71", host.root / "run/flannel/subnet.env"
-    for directory in (process, subnet.parent, host.root / "sys/class/net/cni0/bridge"):
+    bridge = host.root / "sys/class/net/cni0/brif"
+    for directory in (process, subnet.parent, bridge):
         directory.mkdir(parents=True)
+    for name in ports:
+        (bridge / name).touch()
     (process / "cgroup").write_text(f"0::{cgroup}\n")
     (process / "cmdline").write_text("/usr/bin/containerd\0")
     subnet.write_text("FLANNEL_SUBNET=10.244.3.1/24\n")
