@@ -77,8 +77,10 @@ def cluster_problems(hosts: Inventory, outside: Collection[str] = ()) -> list[st
 
 
 def remains(hosts: Inventory) -> list[str]:
-    """Return the files of a cluster that hosts have after it was removed."""
-    found = {host.name: host.run(f"ls -d {_FILES} 2>/dev/null || true").split() for host in hosts.hosts.values()}
+    """Return the files of a cluster that hosts have after it was removed, but for mount points, which were there."""
+    left = '[ ! -e "$path" ] || { mountpoint -q "$path" && [ -z "$(ls -A "$path")" ]; } || echo "$path"'
+    command = f"for path in {_FILES}; do {left}; done"
+    found = {host.name: host.run(command).split() for host in hosts.hosts.values()}
     return [f"{path} is left on {name}" for name, paths in found.items() for path in paths]
 
 
