@@ -85,9 +85,11 @@ def site() -> Iterator[Site]:
 
 def test_cluster_with_an_address_stays_as_it_is(site: Site) -> None:
     run = play(site.path).expect_success()
-    # The patch with the periods of a shutdown, which takes effect with the next upgrade of the node.
     assert run.changed_tasks() == {
-        "gpulab.kubernetes.kubeadm : Install the Kubernetes packages, and configure kubelet and crictl"
+        # The patch with the periods of a shutdown, which takes effect with the next upgrade of the node.
+        "gpulab.kubernetes.kubeadm : Install the Kubernetes packages, and configure kubelet and crictl",
+        # For how long nfd-master stays on a node that is lost.
+        "gpulab.kubernetes.nvidia_device_plugin : Apply the device plugin and feature discovery",
     }
     play(site.path).expect_unchanged()
     assert NAME not in site.worker.run(PARTS)
