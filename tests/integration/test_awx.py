@@ -25,6 +25,11 @@ OWN_TESTS = {
     "gpulab allowed driver replacement",
     "gpulab upgrade driver",
     "gpulab allowed driver upgrade",
+    "gpulab backup",
+    "gpulab restore",
+    *(f"gpulab {kind} node {change}" for kind in ("preview", "allowed") for change in ("removal", "replacement")),
+    "gpulab preview reset",
+    "gpulab allowed reset",
 }
 ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
 # These need machines or accounts that not every cluster has. Other groups run their playbooks.
@@ -38,7 +43,7 @@ WANTING = {
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    lab_command("build", "--with", "ee", "--with", "torch", "--with", "dcgm", "--with", "local-path")
+    lab_command("build", "--with", "ee", "--with", "torch", "--with", "dcgm", "--with", "local-path", "--with", "etcd")
     with running("awx", SPEC) as started:
         yield started
 
@@ -148,3 +153,37 @@ def test_a_gpu_fault_fails_the_job_with_a_reason_and_stops_the_workflow(
     assert "The verification found problems" in job.output
     nodes = yaml.safe_load((ROOT / "awx" / "workflows.yml").read_text())["awx_configure_workflows"][0]["nodes"]
     assert all(set(node) == {"identifier", "job_template", "success_nodes"} for node in nodes)
+
+
+def test_a_backup_is_taken_and_its_restore_is_shown(inventory: Inventory, directory: Path) -> None:
+    stored, host = with_variables(inventory, backup_enabled=True), inventory.control_plane
+    launch("gpulab backup", stored, directory).expect_success()
+    archive = host.run("ls -t /var/lib/gpulab/backups/*.tar* | head -n 1").strip()
+    shown = launch("gpulab restore", stored, directory.with_name("shown"), answers={"restore_archive": archive})
+    assert "Nothing was changed" in " ".join(shown.expect_success().output.split())
+
+
+def test_nodes_and_the_cluster_are_removed_as_approved(inventory: Inventory, directory: Path) -> None:
+    """Without an answer, nothing changes."""
+    node = {"remove_node_names": "gpu1"}
+    for change in ("removal", "replacement"):
+        unnamed = launch(f"gpulab allowed node {change}", inventory, directory)
+        assert (unnamed.status, unnamed.changed()) == ("failed", set()) and "no node is named" in unnamed.output
+    for kind in ("preview", "allowed"):
+        running_machine = launch(f"gpulab {kind} node replacement", inventory, directory, answers=node)
+        assert running_machine.status == "failed"
+        assert "the former machine is still running" in " ".join(running_machine.output.split())
+    shown = launch("gpulab preview node removal", inventory, directory, answers=node).expect_success()
+    name = "gpulab allowed node removal"
+    launch(name, inventory, directory.with_name("removed"), answers=node, after=shown).expect_success()
+    assert Cluster.of(inventory).ready_nodes() == {"cp1"}
+    unnamed = launch("gpulab allowed reset", inventory, directory)
+    cluster = re.search(r"reset_confirm=(\S+)", unnamed.output)
+    assert unnamed.status == "failed" and cluster
+    shown = launch("gpulab preview reset", inventory, directory).expect_success()
+    answers = {"reset_confirm": cluster[1]}
+    launch(
+        "gpulab allowed reset", inventory, directory.with_name("reset"), answers=answers, after=shown
+    ).expect_success()
+    for host in inventory.hosts.values():
+        host.run("test ! -e /etc/kubernetes")

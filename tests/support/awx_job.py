@@ -71,15 +71,15 @@ def launch(
     directory: Path,
     *,
     answers: Mapping[str, Any] | None = None,
-    job_type: str = "run",
+    job_type: str = "",
     limit: str = "",
     project: Path = ROOT,
     after: Job | None = None,
 ) -> Job:
     """Run a job template in an empty directory and return the finished job.
 
-    ``after`` is the preceding job in a workflow. Raises ValueError if AWX would refuse the answers to the template's
-    survey.
+    ``after`` is the preceding job in a workflow, ``job_type`` replaces that of the template. Raises ValueError if AWX
+    would refuse the answers to the template's survey.
     """
     template = templates()[name]
     variables = {
@@ -92,7 +92,7 @@ def launch(
     shutil.rmtree(directory, ignore_errors=True)
     copied = awx_project.checkout(project, directory / "project")
     user = _write_inventory(inventory, directory / "inventory")
-    options = ["--check"] if job_type == "check" else []
+    options = ["--check"] if (job_type or template.get("job_type")) == "check" else []
     forks = yaml.safe_load((ROOT / "awx" / "settings.yml").read_text())["awx_configure_forks"]
     options += [
         "-u",
