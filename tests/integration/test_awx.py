@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.awx_job import Job, launch, templates
+from support.awx_job import launch, templates
 from support.cluster import Cluster
 from support.hosts import ROOT, Inventory
 from support.lab import Lab, lab_command, running
@@ -105,11 +105,6 @@ def test_provision_creates_and_verifies_the_cluster_and_a_dry_run_then_predicts_
     assert second.changed() == set()
 
 
-def words(job: Job) -> str:
-    """Return the output of a job without colors and line breaks."""
-    return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", job.output).split())
-
-
 def with_variables(inventory: Inventory, **values: object) -> Inventory:
     hosts = {name: replace(host, variables={**host.variables, **values}) for name, host in inventory.hosts.items()}
     return replace(inventory, hosts=hosts)
@@ -130,7 +125,7 @@ def test_a_template_without_anything_to_do_in_the_inventory_ends_with_one_error(
     name: str, reason: str, inventory: Inventory, directory: Path
 ) -> None:
     job = launch(name, inventory, directory)
-    assert job.status == "failed" and reason in words(job)
+    assert job.status == "failed" and reason in job.words
     assert job.output.count("fatal: ") == 1 and job.changed() == set()
 
 
@@ -165,7 +160,7 @@ def test_a_backup_is_taken_and_its_restore_is_shown(inventory: Inventory, direct
     launch("gpulab backup", stored, directory).expect_success()
     archive = host.run("ls -t /var/lib/gpulab/backups/*.tar* | head -n 1").strip()
     shown = launch("gpulab restore", stored, directory.with_name("shown"), answers={"restore_archive": archive})
-    assert shown.status == "failed" and "Nothing was changed. To restore this backup, add" in words(shown)
+    assert shown.status == "failed" and "Nothing was changed. To restore this backup, add" in shown.words
 
 
 def test_nodes_and_the_cluster_are_removed_as_approved(inventory: Inventory, directory: Path) -> None:
@@ -175,7 +170,7 @@ def test_nodes_and_the_cluster_are_removed_as_approved(inventory: Inventory, dir
     node = {"remove_node_names": "gpu1"}
     for change in ("removal", "replacement"):
         unnamed = launch(f"gpulab preview node {change}", inventory, directory)
-        assert (unnamed.status, unnamed.changed()) == ("failed", set()) and "no node is named" in words(unnamed)
+        assert (unnamed.status, unnamed.changed()) == ("failed", set()) and "no node is named" in unnamed.words
         unapproved = launch(f"gpulab allowed node {change}", inventory, directory, answers=node)
         assert (unapproved.status, unapproved.changed()) == ("failed", set())
     shown = launch("gpulab preview node removal", inventory, directory.with_name("shown"), answers=node)
@@ -187,7 +182,7 @@ def test_nodes_and_the_cluster_are_removed_as_approved(inventory: Inventory, dir
     assert Cluster.of(inventory).ready_nodes() == {"cp1"}
     shown = launch("gpulab preview reset", inventory, directory.with_name("shown")).expect_success()
     unnamed = launch("gpulab allowed reset", inventory, directory, after=shown)
-    cluster = re.search(r"reset_confirm=(\S+)", words(unnamed))
+    cluster = re.search(r"reset_confirm=(\S+)", unnamed.words)
     assert unnamed.status == "failed" and cluster
     answers = {"reset_confirm": cluster[1]}
     launch("gpulab allowed reset", inventory, directory, answers=answers, after=shown).expect_success()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import re
 import shlex
 import shutil
 import subprocess
@@ -38,6 +39,11 @@ class Job:
     directory: Path
     command: list[str]
     events: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def words(self) -> str:
+        """The output without colors and line breaks, as that of a play."""
+        return " ".join(re.sub(r"\x1b\[[0-9;]*m", "", self.output).split())
 
     def changed(self) -> set[tuple[str, str]]:
         """Return the (host, task) pairs that reported a change."""
