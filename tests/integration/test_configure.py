@@ -63,11 +63,12 @@ def few(tmp_path: Path) -> Path:
     """Return a copy of awx/ without the job templates that no workflow or schedule uses, to save time."""
     directory = tmp_path / "few"
     shutil.copytree(ROOT / "awx", directory)
-    templates = wanted("job_templates")["awx_configure_job_templates"]
-    kept = [one for one in templates if one["name"] in {"gpulab preflight", "gpulab provision", "gpulab verify"}]
-    kept.append(next(one for one in templates if one["name"] == "gpulab report"))
-    (directory / "job_templates.yml").write_text(yaml.safe_dump({"awx_configure_job_templates": kept}))
     workflows = wanted("workflows")["awx_configure_workflows"][:1]
+    used = {one["template"] for one in wanted("schedules")["awx_configure_schedules"]}
+    used.update(node["job_template"] for flow in workflows for node in flow["nodes"])
+    templates = wanted("job_templates")["awx_configure_job_templates"]
+    kept = [one for one in templates if one["name"] in used]
+    (directory / "job_templates.yml").write_text(yaml.safe_dump({"awx_configure_job_templates": kept}))
     (directory / "workflows.yml").write_text(yaml.safe_dump({"awx_configure_workflows": workflows}))
     return directory
 
