@@ -31,6 +31,7 @@ from .._files import (
     under,
 )
 from .._json import as_mapping, as_text
+from .._kubeadm import undo
 from .._kubeadm.damage import (
     COMPONENTS,
     FILES,
@@ -161,7 +162,10 @@ class Restore:
         data = [f"{directory.rstrip('/')}/member" for directory in self._found["aside"]]
         # A new stamp for each attempt: what is moved twice must not be moved into itself.
         into = under(self._root, f"{ASIDE}{time_stamp()}")
-        return move_aside([self._path(name) for name in (*names, *confs, PKI, *data)], self._root, into)
+        moved = move_aside([self._path(name) for name in (*names, *confs, PKI, *data)], self._root, into)
+        # A change or an upgrade that was interrupted is neither continued nor undone in what is restored.
+        undo.forget(self._root)
+        return moved
 
     def _keeps_kubelet(self, manifest: Manifest) -> bool:
         """Return whether this host's kubelet belongs to the cluster of the archive, and can start."""

@@ -116,6 +116,15 @@ def test_what_a_broken_control_plane_had_is_moved_aside(host: RestoreHost) -> No
     ]
 
 
+def test_an_interrupted_change_is_not_continued_in_what_was_restored(host: RestoreHost) -> None:
+    host.make_old()
+    record = host.root / "var/lib/gpulab/control-plane/change.json"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    assert not host.run()["failed"]
+    assert not record.exists()
+
+
 def test_kubelet_of_another_cluster_is_set_up_again(host: RestoreHost, other_authority: Authority) -> None:
     host.make_old(ca=other_authority.pem)
     result = host.run()
