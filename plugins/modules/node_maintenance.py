@@ -36,7 +36,7 @@ options:
   purpose:
     description: Purpose of the maintenance, which is also the name of the annotation.
     type: str
-    choices: [driver-upgrade, disruption]
+    choices: [driver-upgrade, disruption, kubernetes-upgrade]
     default: driver-upgrade
   state:
     description:
@@ -106,6 +106,13 @@ options:
     type: bool
     default: false
     version_added: 0.3.0
+  cautious:
+    description:
+      - Whether to evict no pod before each of them could be evicted, so that others do not end for nothing.
+      - The API is asked for each eviction without carrying it out.
+    type: bool
+    default: false
+    version_added: 0.3.0
 extends_documentation_fragment:
   - gpulab.kubernetes.attributes
 attributes:
@@ -138,6 +145,12 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+blocking:
+  description: The pods that prevent the drain, each with the reason.
+  returned: when the node could not be drained
+  type: list
+  elements: str
+  sample: ["team/notebook (no controller)"]
 record:
   description: Contents of the annotation, or null if there is none.
   returned: success
@@ -179,7 +192,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._cluster.api import Api, ApiError
 from ..module_utils._cluster.maintenance import Maintenance, Plan
-from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
+from ..module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE, KUBERNETES_UPGRADE
 from ..module_utils._errors import DomainError
 from ..module_utils._module import run
 
@@ -202,7 +215,7 @@ def _run(module: AnsibleModule) -> dict[str, Any]:
     for warning in work.warnings:
         module.warn(warning)
     if params["state"] == "begun":
-        names = ("drain", "jobs", "grace", "labels", "pause", "leaving", "timeout", "leaves")
+        names = ("drain", "jobs", "grace", "labels", "pause", "leaving", "timeout", "leaves", "cautious")
         work.begin(params["data"], Plan(**{each: params[each] for each in names}))
     elif params["state"] == "verifying":
         work.let_return()
@@ -224,7 +237,11 @@ def main() -> None:
             "kubeconfig": {"type": "path", "required": True},
             "node": {"type": "str", "required": True},
             "identity": {"type": "dict"},
-            "purpose": {"type": "str", "choices": [DRIVER_UPGRADE, DISRUPTION], "default": DRIVER_UPGRADE},
+            "purpose": {
+                "type": "str",
+                "choices": [DRIVER_UPGRADE, DISRUPTION, KUBERNETES_UPGRADE],
+                "default": DRIVER_UPGRADE,
+            },
             "state": {"type": "str", "choices": ["begun", "verifying", "failed", "ended"], "required": True},
             "data": {"type": "dict", "default": {}},
             "drain": {"type": "bool", "default": False},
@@ -236,6 +253,7 @@ def main() -> None:
             "failure": {"type": "str", "default": ""},
             "timeout": {"type": "float", "default": 600},
             "leaves": {"type": "bool", "default": False},
+            "cautious": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

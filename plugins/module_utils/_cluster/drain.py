@@ -28,7 +28,7 @@ _DEFAULT_GRACE = 30
 
 
 class DrainError(DomainError):
-    """The node could not be drained."""
+    """The node could not be drained. The field ``blocking`` has the pods that prevent it."""
 
 
 def to_evict(pods: Sequence[Object]) -> list[Object]:
@@ -44,20 +44,21 @@ def to_evict(pods: Sequence[Object]) -> list[Object]:
 
 def controller(pod: Object) -> str:
     """Return the kind of the pod's controller, which would create it again on another node; empty without one."""
-    return str(_controller(pod).get("kind", ""))
+    return str(owner(pod).get("kind", ""))
 
 
-def _controller(pod: Object) -> Object:
+def owner(pod: Object) -> Object:
+    """Return the reference to the pod's controller, empty without one."""
     owners = pod["metadata"].get("ownerReferences") or []
-    return next((owner for owner in owners if owner.get("controller")), {})
+    return next((each for each in owners if each.get("controller")), {})
 
 
 def described(pods: Sequence[Object], jobs: Collection[str]) -> dict[str, str]:
     """Return the pods among ``jobs`` (UIDs) that have not ended: UID -> name with controller."""
     return {
-        str(pod["metadata"].get("uid")): full_name(pod) + (f" ({owner['kind']} {owner['name']})" if owner else "")
+        str(pod["metadata"].get("uid")): full_name(pod) + (f" ({found['kind']} {found['name']})" if found else "")
         for pod in pods
-        for owner in (_controller(pod),)
+        for found in (owner(pod),)
         if pod["metadata"].get("uid") in jobs and phase(pod) not in _ENDED
     }
 
@@ -80,7 +81,8 @@ def refuse_unmanaged(node: str, pods: Sequence[Object]) -> None:
     if alone:
         raise DrainError(
             f"Error while draining node {node}: nothing would create these pods again on another node: "
-            f"{', '.join(alone)}. Delete them yourself when they are done. No pod was evicted"
+            f"{', '.join(alone)}. Delete them yourself when they are done. No pod was evicted",
+            blocking=[f"{name} (no controller)" for name in alone],
         )
 
 
@@ -97,8 +99,11 @@ def drain(
     jobs: Collection[str] = (),
     grace: float = 0,
     abandoned: Callable[[], bool] = lambda: False,
+    cautious: bool = False,
 ) -> list[str]:
     """Evict the pods, wait until they are gone, and return their names. Raise DrainError after ``timeout`` seconds.
+
+    If ``cautious``, no pod is evicted before each of them could be.
 
     With ``grace``, the pods ``jobs`` (UIDs) are annotated with their deadline and get at least so many seconds to end.
     As soon as the node is ``abandoned``, the rest of its pods is not waited for.
@@ -107,6 +112,14 @@ def drain(
     deadline = time.time() + grace
     refuse_unmanaged(node, to_evict(pods_on(api, node)))
     with Watch(api) as watch:
+        if cautious:
+            protected = until_gone(lambda: _protected(api, to_evict(pods_on(watch, node))), timeout, watch)
+            if protected:
+                raise DrainError(
+                    f"Error while draining node {node}: after {timeout:g} s these pods can't be evicted: "
+                    f"{', '.join(protected)}. No pod was evicted",
+                    blocking=protected,
+                )
 
         def evict(pod: Object) -> str:
             if pod["metadata"].get("deletionTimestamp"):
@@ -132,7 +145,8 @@ def drain(
     if left:
         listed = "\n".join(left)
         raise DrainError(
-            f"Error while draining node {node}: after {grace + timeout:g} s there are still pods:\n{listed}"
+            f"Error while draining node {node}: after {grace + timeout:g} s there are still pods:\n{listed}",
+            blocking=[line.removeprefix("- ") for line in left],
         )
     return evicted
 
@@ -151,6 +165,18 @@ def _annotate(api: Api, pod: Object, deadline: str | None) -> None:
 
 def _path(pod: Object) -> str:
     return f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+
+
+def _protected(api: Api, pods: Sequence[Object]) -> list[str]:
+    """Return the pods whose eviction is refused now, each with the reason. Nothing is evicted."""
+    granted: list[str] = []
+    return [
+        f"{full_name(pod)}: {reason}"
+        for pod in pods
+        if not pod["metadata"].get("deletionTimestamp")
+        for before, reason in [(len(granted), _evict(api, pod, granted, {"dryRun": ["All"]}))]
+        if len(granted) == before
+    ]
 
 
 def _evict(api: Api, pod: Object, evicted: list[str], options: dict[str, Any] | None = None) -> str:

@@ -21,7 +21,18 @@ from .api import Api
 from .drain import DrainError, described, drain, pods_on, refuse_unmanaged, to_evict, wait_for_jobs
 from .nodes import Object, annotations_of, cordoned, labels_of, taints_of
 from .objects import full_name, is_lost
-from .records import CORDON, DISRUPTION, DRIVER_UPGRADE, PURPOSES, SHARING, TAINT, Record, key, record_of
+from .records import (
+    CORDON,
+    DISRUPTION,
+    DRIVER_UPGRADE,
+    KUBERNETES_UPGRADE,
+    PURPOSES,
+    SHARING,
+    TAINT,
+    Record,
+    key,
+    record_of,
+)
 from .waiting import until_gone
 from .watching import Watch
 
@@ -36,7 +47,8 @@ class Plan:
     ``labels`` are set. Existing labels with the value "true" and a prefix in ``pause`` are set to paused, which makes
     the pods ``leaving`` (NAMESPACE/value of their label ``app``) leave the node. The pods ``jobs`` (UIDs) have
     ``grace`` seconds to end before they are killed or, without ``drain``, before the wait for them ends. If the node
-    ``leaves`` the cluster and its kubelet does not report, its pods are not waited for.
+    ``leaves`` the cluster and its kubelet does not report, its pods are not waited for. If it is ``cautious``, no pod
+    is evicted before all could be, and jobs are not waited for if other pods can't be evicted.
     """
 
     policy: str = CORDON
@@ -49,6 +61,7 @@ class Plan:
     failure: str = ""
     timeout: float = 600
     leaves: bool = False
+    cautious: bool = False
 
 
 def work_on(node: Object) -> str:
@@ -56,7 +69,7 @@ def work_on(node: Object) -> str:
 
     A node that was cordoned for maintenance and then uncordoned manually is in use, whatever the annotation contains.
     """
-    for purpose in (SHARING, DRIVER_UPGRADE, DISRUPTION):
+    for purpose in (SHARING, DRIVER_UPGRADE, KUBERNETES_UPGRADE, DISRUPTION):
         record = record_of(node, purpose)
         if record and (record.policy != CORDON or cordoned(node)):
             return key(purpose)
@@ -192,6 +205,9 @@ class Maintenance:
             )
         self.change(partial(begun, self._purpose, data, plan))
         try:
+            if plan.cautious:
+                others = [pod for pod in to_evict(self._pods()) if pod["metadata"].get("uid") not in plan.jobs]
+                refuse_unmanaged(self._name, others)
             if plan.drain:
                 self._drain(plan)
             elif plan.jobs and not self._check and wait_for_jobs(self._api, self._name, plan.jobs, plan.grace):
@@ -228,18 +244,27 @@ class Maintenance:
 
     def jobs(self, uids: Collection[str]) -> dict[str, str]:
         """Return the pods with these UIDs on the node that have not ended: UID -> name with controller."""
-        return described(pods_on(self._api, self._name), uids) if uids else {}
+        return described(self._pods(), uids) if uids else {}
 
     def _drain(self, plan: Plan) -> None:
         if self._check:
-            waiting = to_evict(pods_on(self._api, self._name))
+            waiting = to_evict(self._pods())
             refuse_unmanaged(self._name, waiting)
             self.evicted = [full_name(pod) for pod in waiting]
         else:
             self.evicted = drain(
-                self._api, self._name, plan.timeout, plan.jobs, plan.grace, lambda: plan.leaves and self._is_lost()
+                self._api,
+                self._name,
+                plan.timeout,
+                plan.jobs,
+                plan.grace,
+                lambda: plan.leaves and self._is_lost(),
+                plan.cautious,
             )
         self.changed |= bool(self.evicted)
+
+    def _pods(self) -> list[Object]:
+        return pods_on(self._api, self._name)
 
     def _is_lost(self) -> bool:
         return is_lost(nodes.get(self._api, self._name, self._doing))

@@ -15,10 +15,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._json import as_mapping, as_text
 from .nodes import LABEL_NAME, LABEL_VALUE, Object, annotations_of
 
 DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION = "driver-upgrade", "disruption", "gpu-sharing", "gpu-isolation"
-PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION)
+KUBERNETES_UPGRADE = "kubernetes-upgrade"
+PURPOSES = (DRIVER_UPGRADE, DISRUPTION, SHARING, ISOLATION, KUBERNETES_UPGRADE)
 # How new pods are kept away: all pods, pods that do not tolerate a taint, or pods that avoid a label.
 CORDON, TAINT, LABEL = "cordon", "taint", "label"
 
@@ -71,6 +73,14 @@ def read(node: Object, purpose: str) -> Reading:
 def record_of(node: Object, purpose: str) -> Record | None:
     """Return the node's record; a damaged one still means that the node is under maintenance."""
     return read(node, purpose).record
+
+
+def offered(node: Object, record: Record | None) -> dict[str, str]:
+    """Return the GPU resources that a node offered before its maintenance, those in the record first."""
+    recorded = dict(record.data.get("offered") or {}) if record else {}
+    capacity = as_mapping(as_mapping(node.get("status")).get("capacity"))
+    amounts = {name: as_text(amount) for name, amount in capacity.items() if _RESOURCE.fullmatch(name)}
+    return recorded or {name: amount for name, amount in amounts.items() if amount.isdigit() and int(amount)}
 
 
 def unknown_labels(labels: Mapping[str, Any]) -> list[str]:
@@ -169,4 +179,5 @@ _DATA: Mapping[str, Mapping[str, Callable[[Any], bool]]] = {
         "offered": _are_amounts,
     },
     ISOLATION: {"since": _matches(_TIME)},
+    KUBERNETES_UPGRADE: {"from": _matches(_VERSION), "to": _matches(_VERSION), "offered": _are_amounts},
 }

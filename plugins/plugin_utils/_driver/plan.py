@@ -5,19 +5,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...module_utils._cluster.maintenance import reliable
 from ...module_utils._cluster.nodes import labels_of
-from ...module_utils._cluster.records import DRIVER_UPGRADE, key
+from ...module_utils._cluster.records import DRIVER_UPGRADE, key, offered
 from .packages import DriverError, Packages, Wanted, headers, headers_problem, identity, modules_of, packages_of
 
 INSTALLED = ("cuda_repository", "distribution")
-# Whole GPUs, shared GPUs, or MIG devices.
-_RESOURCES = re.compile(r"nvidia[.]com/(gpu|mig-)")
 Facts = Mapping[str, Any]
 
 
@@ -78,7 +75,6 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
     former = str(data.get("from") or _loaded(host))
     package = data.get("package") or identity(driver["packages"], former)
     found = plan(host, replace(wanted, former=package), table)
-    capacity = (node.get("status") or {}).get("capacity") or {}
     pending = not found["loaded"] or any(
         version in (found["follow"] or {}).get("replaces", []) for version in driver["packages"].values()
     )
@@ -96,8 +92,7 @@ def upgrade(host: Facts, wanted: Wanted, table: Facts, node: Facts, services: Se
             else {},
             "services": [name for name in stopped if name in services],
             "ignored": [name for name in stopped if name not in services],
-            "offered": data.get("offered")
-            or {name: amount for name, amount in capacity.items() if _RESOURCES.match(name) and amount != "0"},
+            "offered": offered(node, record),
         },
     }
 

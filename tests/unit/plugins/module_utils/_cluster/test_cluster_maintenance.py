@@ -107,9 +107,13 @@ class FakeApi:
 
     def create(self, path: str, body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
-        self.evictions.append(body)
+        tried = body["deleteOptions"].get("dryRun") == ["All"]
+        if not tried:
+            self.evictions.append(body)
         if name in self.protected:
             raise self.refusal
+        if tried:
+            return
         replace_pods(self.pods, self.recreated)
         check_precondition(self.pods, name, body["deleteOptions"]["preconditions"]["uid"], 409)
         self.pods = [each for each in self.pods if each["metadata"]["name"] != name]
@@ -271,6 +275,26 @@ def test_only_a_disruption_budget_is_reported_as_one(refusal: ApiError, words: s
         work(api).begin({}, Plan(drain=True, timeout=0))
     assert words in str(error.value)
     assert ("disruption budget" in str(error.value)) is (refusal is BUDGET)
+
+
+@pytest.mark.parametrize("jobs", [[], ["uid-train-0"]])
+def test_a_cautious_drain_evicts_no_pod_if_one_has_to_stay(jobs: list[str]) -> None:
+    api = FakeApi(pod("train-0"), pod("web-0"))
+    api.protected = {"web-0"}
+    with pytest.raises(DrainError, match="No pod was evicted") as error:
+        work(api).begin({}, Plan(drain=True, jobs=jobs, cautious=True, timeout=0.2))
+    assert error.value.fields["blocking"] == ["team/web-0: a disruption budget protects it (Cannot evict pod.)"]
+    assert (api.evictions, "unschedulable" in api.node["spec"], len(api.pods)) == ([], False, 3)
+    api.protected = set()
+    work(api).begin({}, Plan(drain=True, jobs=jobs, cautious=True, timeout=2))
+    assert [each["metadata"]["name"] for each in api.evictions] == ["train-0", "web-0"]
+
+
+def test_jobs_are_not_waited_for_if_another_pod_has_to_stay() -> None:
+    api = FakeApi(pod("train-0", ""), pod("alone", ""))
+    with pytest.raises(DrainError, match="nothing would create these pods again on another node: team/alone"):
+        work(api).begin({}, Plan(jobs=["uid-train-0"], grace=60, cautious=True))
+    assert "unschedulable" not in api.node["spec"]
 
 
 def test_an_eviction_that_the_api_forbids_ends_the_drain() -> None:
