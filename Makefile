@@ -23,7 +23,7 @@ INVENTORY ?= $(NAME).ini
 PYTEST := $(BIN)/python -m pytest
 
 # The groups of long tests; each takes at most 30 minutes on two cores. `make test-all GROUP=x` runs one of them.
-GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release endpoint control-planes renewal restore nodes reset dkms patience hostile kit under-fire scenarios older vm
+GROUPS := check-mode interrupted shapes growing wrong-input faults driver drift secrets sharing health cuda operator dra metrics pools runner awx awx-configure training storage docker minikube minikube-docker launch tutorial network guides first-run untidy in-use second-release endpoint control-planes renewal restore nodes reset upgrade upgrade-all dkms patience hostile kit under-fire scenarios older vm
 tests_check-mode := test_check_mode.py test_second_run.py
 tests_interrupted := test_interrupted.py
 tests_shapes := test_shapes.py
@@ -62,6 +62,8 @@ tests_renewal := test_renewal.py
 tests_restore := test_backup.py test_restore.py
 tests_nodes := test_nodes.py
 tests_reset := test_reset.py
+tests_upgrade := test_upgrade.py
+tests_upgrade-all := test_upgrade_all.py
 tests_dkms := test_dkms.py
 tests_patience := test_patience.py
 tests_hostile := test_hostile.py
@@ -69,7 +71,7 @@ tests_kit := test_gpu_check.py
 tests_under-fire := test_fire.py
 tests_vm := test_vm.py
 GROUP ?= $(GROUPS)
-LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release endpoint control-planes renewal restore nodes reset dkms gpu-check vm cuda secrets fire-site
+LABS := default interrupted shapes single-node add-worker wrong-input driver gpu-operator dra metrics pools driver-installer runner training storage docker minikube minikube-docker launch tutorial network-plugin vxlan host-gw awx guides first-run untidy untidy-refused in-use second-release endpoint control-planes renewal restore nodes reset upgrade upgrade-all dkms gpu-check vm cuda secrets fire-site
 
 .PHONY: help venv lab lab-down train test test-all groups labs lint unit unit-old fuzz fire lint-rest galaxy molecule awx-tools wandb-tools report-test gpu-kit gpu-check pictures bench release docs site docs-tools docs-lint clean $(GROUPS)
 

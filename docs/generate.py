@@ -31,6 +31,7 @@ ROLES = (
     "containerd",
     "nvidia_container_toolkit",
     "kubeadm",
+    "kubernetes_upgrade",
     "cluster_api",
     "etcd",
     "backup",

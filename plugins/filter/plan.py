@@ -14,6 +14,13 @@ from ..plugin_utils._nodes.deferral import with_deferral, without_deferral
 from ..plugin_utils._nodes.disruption import decide
 from ..plugin_utils._nodes.etcd_join import join_plan, machine_of
 from ..plugin_utils._nodes.kubelet import kubelet_plan, kubelet_upload
+from ..plugin_utils._nodes.kubernetes import (
+    cluster_version,
+    kubernetes_packages,
+    node_version,
+    only_programs_are_newer,
+    pending_upgrade,
+)
 from ..plugin_utils._nodes.plan import api_host as choose_api_host
 from ..plugin_utils._nodes.plan import host_of
 from ..plugin_utils._nodes.plan import plan as plan_nodes
@@ -212,6 +219,7 @@ class FilterModule:
             "api_host": api_host,
             "select_enabled": select_enabled,
             "cluster_plan": cluster_plan,
+            "cluster_version": cluster_version,
             "control_plane_notice": pending_notice,
             "control_plane_plan": control_plane_plan,
             "control_plane_standing": standing_notice,
@@ -223,7 +231,11 @@ class FilterModule:
             "host_states": host_states,
             "kubelet_plan": kubelet_plan,
             "kubelet_upload": kubelet_upload,
+            "kubernetes_packages": kubernetes_packages,
             "node_plan": node_plan,
+            "node_version": node_version,
+            "only_programs_are_newer": only_programs_are_newer,
+            "pending_upgrade": pending_upgrade,
             "plan_lines": plan_lines,
             "plan_summary": plan_summary,
         }

@@ -46,7 +46,7 @@ _CLUSTER_RULES = (
     *machines.RULES,
 )
 _HOST_RULES = (*host_rules.RULES, *containerd_rules.RULES, *gpu_rules.RULES, *existing.RULES, *node_in_use.RULES)
-_CLUSTER_NOTES = (*cluster_rules.NOTES, *machines.NOTES)
+_CLUSTER_NOTES = (*cluster_rules.NOTES, *in_use.NOTES, *machines.NOTES)
 _HOST_NOTES = (*host_rules.NOTES, *node_in_use.NOTES)
 
 

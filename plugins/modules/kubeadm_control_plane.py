@@ -167,6 +167,12 @@ edits:
   type: list
   elements: str
   sample: ["kube-scheduler: --v 4 -> (not set)"]
+lost:
+  description: Those of C(edits) that a new manifest would not have. An upgrade of Kubernetes writes new manifests.
+  returned: success
+  type: list
+  elements: str
+  sample: ["kube-scheduler: --v 4 -> (not set)"]
 restarted:
   description: Components that have restarted, or would in check mode.
   returned: success

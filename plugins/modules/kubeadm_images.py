@@ -20,8 +20,13 @@ options:
     description:
       - Configuration of kubeadm in YAML, as for M(gpulab.kubernetes.kubeadm_init).
       - It is passed to kubeadm in a file with mode 0600 in C(/run/gpulab), which is removed afterwards.
+      - Either this or O(images) is required.
     type: str
-    required: true
+  images:
+    description: Images to pull, for those that the installed kubeadm does not know.
+    type: list
+    elements: str
+    version_added: 0.3.0
   timeout:
     description: Time limit in seconds for pulling one image. There are up to five attempts.
     type: int

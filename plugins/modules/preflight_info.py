@@ -584,9 +584,10 @@ control_plane:
     configurations of kubeadm, kubelet, kube-proxy and flannel, C(daemonsets) the names of all DaemonSets,
     C(gpu_managers) the software that offers the GPUs, C(gpus_twice) the C(nodes) whose GPUs are offered by DRA and
     would be offered by a device plugin, too, with NVIDIA's DeviceClasses (C(classes)), or empty, C(nodes) the nodes
-    with what identifies them, C(removed_nodes) those that were removed while their host could not be reset, C(error)
-    the reason why the API could not be read, C(interrupted) whether M(gpulab.kubernetes.kubeadm_control_plane) was
-    interrupted, and C(restorable) the files of kubeadm that are empty or cut off, but of which it has a copy.
+    with what identifies them and the version of their kubelet, C(removed_nodes) those that were removed while their
+    host could not be reset, C(error) the reason why the API could not be read, C(interrupted) whether
+    M(gpulab.kubernetes.kubeadm_control_plane) was interrupted, C(restorable) the files of kubeadm that are empty or
+    cut off, but of which it has a copy, and C(components) the image tags of its static pods.
   returned: always
   type: dict
   version_added: 0.2.0
@@ -605,6 +606,7 @@ control_plane:
     error: ""
     interrupted: false
     restorable: []
+    components: {kube-apiserver: v1.36.4, etcd: 3.6.8-0}
 api_reach:
   description: >-
     Result of the connection to the API server (C(endpoint)) - C(reach) and C(error) as returned by

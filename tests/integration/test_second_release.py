@@ -14,7 +14,6 @@ from support.state import differences, services, snapshots
 SPEC = Path(__file__).parent / "specs" / "one-worker.yml"
 # Possible defaults of a later release: variable -> its new value, and what the refusal must advise or name.
 RAISED = {
-    "cluster_kubernetes_version": ("1.37.2", "Set cluster_kubernetes_version to 1.36.5"),
     "cluster_pod_network": ("10.200.0.0/16", "Set cluster_pod_network to 10.244.0.0/16"),
     "cluster_service_network": ("10.112.0.0/16", "Set cluster_service_network to 10.96.0.0/12"),
     "cluster_dns_domain": ("cluster.example", "Set cluster_dns_domain to cluster.local"),
@@ -50,8 +49,15 @@ def test_every_changed_default_is_refused_with_advice_that_keeps_the_present_val
 
 @pytest.mark.usefixtures("untouched")
 def test_a_run_limited_to_a_worker_is_refused_too(lab: Lab) -> None:
-    words = refused(lab.path, "--limit", "gpu1", *variables(cluster_kubernetes_version="1.35.8"))
-    assert "cluster_kubernetes_version: 1.36.5" in words
+    words = refused(lab.path, "--limit", "gpu1", *variables(flannel_backend="host-gw"))
+    assert "flannel_backend: vxlan" in words
+
+
+@pytest.mark.usefixtures("untouched")
+@pytest.mark.parametrize(("version", "limit"), [("1.37.2", []), ("1.35.8", []), ("1.35.8", ["--limit", "gpu1"])])
+def test_the_cluster_keeps_its_version(lab: Lab, version: str, limit: list[str]) -> None:
+    run = play(lab.path, *limit, *variables(cluster_kubernetes_version=version)).expect_unchanged()
+    assert f"The cluster runs Kubernetes 1.36.5, but cluster_kubernetes_version is {version}" in run.output
 
 
 @pytest.mark.usefixtures("untouched")

@@ -107,7 +107,7 @@ def test_the_nightly_report_fails_on_errors() -> None:
 
 @pytest.mark.parametrize("kind", ["job_templates", "workflows", "schedules"])
 def test_names_are_in_lower_case_except_proper_names(kind: str) -> None:
-    proper = r"\b(W&B Launch|GPU Operator|GPUs?|Docker|CUDA|Sunday)\b"
+    proper = r"\b(W&B Launch|GPU Operator|Kubernetes|GPUs?|Docker|CUDA|Sunday)\b"
     names = [one["name"] for one in described(kind)]
     plain = [re.sub(proper, "", name) for name in names]
     assert [name for name in plain if name != name.lower() or re.search(r"\b(gpus?|cuda|docker)\b", name)] == []
@@ -142,7 +142,7 @@ DESTRUCTIVE = {
 def test_only_workflows_with_an_approval_launch_destructive_templates() -> None:
     assert not DESTRUCTIVE & {question["variable"] for _name, question in QUESTIONS}
     destructive = {one["name"] for one in TEMPLATES if one.get("extra_vars", {}).get("cluster_approval_required")}
-    assert len(destructive) == 9
+    assert len(destructive) == 10
     assert {one["name"] for one in TEMPLATES if DESTRUCTIVE & set(one.get("extra_vars", {}))} <= destructive
     irreversible = {f"playbooks/{name}.yml" for name in ("remove_node", "replace_node", "reset")}
     assert {

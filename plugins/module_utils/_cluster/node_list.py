@@ -17,6 +17,7 @@ from .._files import printable
 from .._json import as_mapping, as_mappings, as_text
 from .._words import moment
 from .objects import is_ready
+from .records import KUBERNETES_UPGRADE, key
 
 # Annotation with the inventory host of a node.
 RECORD = "gpulab.io/inventory-host"
@@ -26,6 +27,7 @@ CONTROL_PLANE = "node-role.kubernetes.io/control-plane"
 NAMESPACE, REMOVED = "kube-system", "gpulab-removed-nodes"
 REMOVED_PATH = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{REMOVED}"
 _NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+_VERSION = re.compile(r"v?[0-9]{1,4}(?:\.[0-9]{1,4}){2}", re.ASCII)
 _MACHINE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _LONGEST_HOST = 253
 
@@ -33,8 +35,9 @@ _LONGEST_HOST = 253
 def read_nodes(items: Iterable[Any]) -> list[dict[str, Any]]:
     """Return the nodes in a list of the API, by name.
 
-    Each has ``name``, ``uid``, ``ready``, ``control_plane``, ``addresses``, ``machine_id`` (of /etc/machine-id) and
-    ``host``, the inventory host in its record.
+    Each has ``name``, ``uid``, ``ready``, ``control_plane``, ``addresses``, ``machine_id`` (of /etc/machine-id),
+    ``host``, the inventory host in its record, the version of its ``kubelet``, and whether it is ``upgrading``: an
+    upgrade of its kubelet has begun, and has not ended.
     """
     found = [_node(each) for each in as_mappings([*items])]
     return sorted((each for each in found if each["name"]), key=lambda each: str(each["name"]))
@@ -63,6 +66,8 @@ def _node(item: Any) -> dict[str, Any]:
         "addresses": [_shown(each.get("address")) for each in addresses],
         "machine_id": _machine(as_mapping(status.get("nodeInfo")).get("machineID")),
         "host": _shown(as_mapping(metadata.get("annotations")).get(RECORD)),
+        "kubelet": _matching(_VERSION, as_mapping(status.get("nodeInfo")).get("kubeletVersion")),
+        "upgrading": key(KUBERNETES_UPGRADE) in as_mapping(metadata.get("annotations")),
     }
 
 

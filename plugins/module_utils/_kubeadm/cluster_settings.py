@@ -11,6 +11,7 @@ from typing import Any
 from .._cluster import dra, node_list
 from .._json import as_mapping
 from . import init_decision, undo
+from .components import component_tags
 from .init_evidence import gather, servers
 from .probe import Api, ApiRefusedError, ApiSilentError
 from .yaml_block import read_yaml
@@ -32,7 +33,8 @@ def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     """Return the decision of kubeadm_init and the settings that the API returns.
 
     The decision is ``action``, ``reason``, ``advice`` and ``api``; ``interrupted`` says whether a change of this
-    control plane was, and ``restorable`` are the damaged files that are repaired with it. ``patience`` is how long to
+    control plane was, and ``restorable`` are the damaged files that are repaired with it; ``components`` are the image
+    tags of its static pods. ``patience`` is how long to
     wait for an expected API server, in seconds.
     """
     found = gather(module, root, patience)
@@ -42,7 +44,7 @@ def read(module: Any, root: str, patience: float) -> dict[str, Any]:
     if verdict.action == init_decision.FINISHED:
         settings |= _settings(module, root)
     decision = {"action": verdict.action, "reason": verdict.reason, "advice": verdict.advice, "api": found.api}
-    return {**decision, **undo.interruption(root), **settings}
+    return {**decision, **undo.interruption(root), "components": component_tags(root), **settings}
 
 
 def configuration(module: Any, root: str) -> Mapping[str, Any]:

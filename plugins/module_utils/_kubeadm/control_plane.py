@@ -14,12 +14,13 @@ from .._errors import DomainError, reported
 from .._files import put_file, read_text, under
 from .._words import abridged, listing
 from . import cluster_settings, leaves
+from .components import Components
 from .differences import Differences, Plan, manifest_of
 from .etcd_gate import EtcdGate
-from .manifests import API_SERVER, COMPONENTS, ETCD, image, probe
+from .manifests import API_SERVER, COMPONENTS, ETCD, image
 from .run import Kubeadm
-from .static_pods import StaticPods, UnhealthyError
-from .undo import CONFIGURATION, NONE, NOTHING, RENEWAL, REPEAT, UNDO, Undo, next_step
+from .static_pods import StaticPods
+from .undo import CONFIGURATION, NONE, NOTHING, REFUSE, RENEWAL, REPEAT, UNDO, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
 # What a renewal takes from the configuration in the cluster.
@@ -39,6 +40,7 @@ class ControlPlane:
         self._pods = StaticPods(module, self._root, params["health_timeout"])
         self._etcd = EtcdGate(module, self._root)
         self._undo = Undo(self._root)
+        self._components = Components(self._root, self._pods, self._etcd, self._undo)
         self._node = leaves.node_configuration(self._root, params["node"])
         self._differences = Differences(module, self._kubeadm, self._undo, self._node)
         self._cluster: Mapping[str, Any] = params["cluster"]
@@ -55,6 +57,12 @@ class ControlPlane:
                 self._undo.end()
         old = leaves.expired(self._undo.copies) if self._undo.names else []
         step = next_step(self._undo.state, self._undo.kind, bool(old))
+        # Expired certificates are renewed in any case: an upgrade can't be completed with them.
+        if step == REFUSE and params["certificates"] != EXPIRED:
+            raise DomainError(
+                "Error while changing the control plane: its upgrade was interrupted. Complete it first: run "
+                "gpulab.kubernetes.upgrade_cluster."
+            )
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
         if gone or params["certificates"] == ALL or (step == REPEAT and not params["verify"]):
             leaves.check_clock(params["controller_time"])
@@ -75,6 +83,7 @@ class ControlPlane:
             "changed": changed and not pending,
             "changes": changes,
             "edits": abridged(plan.edits),
+            "lost": abridged(plan.lost),
             "restarted": [name for name in COMPONENTS if name in (*restarted, *self._affected(plan))],
             "interrupted": step != NOTHING,
             "pending": pending,
@@ -100,7 +109,7 @@ class ControlPlane:
         if params["certificates"] == EXPIRED:
             # With expired certificates, nothing can become healthy: a renewal begins with the files of before.
             return (self._restore_unread() if all(name in leaves.UNREAD for name in gone) else undone), []
-        affected = [name for name in COMPONENTS if self._files_of(name)]
+        affected = [name for name in COMPONENTS if self._components.files_of(name)]
         if not check:
             self._pods.check_kubelet()
         if step == REPEAT:
@@ -108,7 +117,7 @@ class ControlPlane:
                 self._apply(Plan(renewed=True), gated=True)
             return ["certificates: renewed again, because their renewal was interrupted"], affected
         if not check:
-            self._put_back()
+            self._components.undo()
             self._module.warn(f"A change of this control plane was interrupted. {_UNDONE}")
         return undone, affected
 
@@ -201,7 +210,7 @@ class ControlPlane:
 
     def _settle(self, component: str, plan: Plan, gated: bool) -> None:
         """Make a component run with its files, and wait until it is healthy."""
-        names = self._files_of(component)
+        names = self._components.files_of(component)
         files = [self._path(name) for name in names]
         text = plan.manifests.get(component)
         if text is not None:
@@ -209,25 +218,12 @@ class ControlPlane:
         elif names and self._pods.is_stale(component, files):
             self._pods.restart(component)
         if names and gated:
-            self._await(component, files)
-
-    def _files_of(self, component: str) -> list[str]:
-        read = (manifest_of(component), *leaves.READ_BY[component])
-        return [name for name in read if name in self._undo.names]
-
-    def _await(self, component: str, files: list[Path], before: float = 0) -> None:
-        text = read_text(self._path(manifest_of(component))) or ""
-        try:
-            self._pods.await_healthy(component, probe(text, component), files, before)
-            if component == ETCD:
-                self._etcd.wait(text)
-        except UnhealthyError as error:
-            raise UnhealthyError(f"{component} is not healthy: {error}", **error.fields) from error
+            self._components.wait(component, names)
 
     def _check_all(self) -> None:
         for component in COMPONENTS:
             if self._path(manifest_of(component)).exists():
-                self._await(component, [])
+                self._components.wait(component, [])
 
     def _fail(self, error: DomainError) -> None:
         """Undo the change and raise its error."""
@@ -239,7 +235,7 @@ class ControlPlane:
                 **error.fields,
             ) from error
         try:
-            self._put_back()
+            self._components.undo()
         except (DomainError, OSError) as another:
             raise DomainError(
                 f"Error while changing the control plane: {error}\nIt could not be undone: {reported(another)}\n"
@@ -249,19 +245,6 @@ class ControlPlane:
         raise DomainError(
             f"Error while changing the control plane: {error}\n{_UNDONE}", undone=True, **error.fields
         ) from error
-
-    def _put_back(self) -> None:
-        """Restore the files as they were before the change, and wait until everything is healthy."""
-        since = self._undo.since
-        restored = self._undo.restore()
-        for component in reversed(COMPONENTS):
-            names = self._files_of(component)
-            files = [self._path(name) for name in names]
-            if manifest_of(component) not in restored and names and self._pods.is_stale(component, files):
-                self._pods.restart(component)
-            if names:
-                self._await(component, files, since)
-        self._undo.end()
 
     def _upload(self) -> None:
         if not self._module.check_mode:

@@ -26,13 +26,15 @@ _ONLY = "neither in the cluster's configuration nor in the inventory"
 @dataclass
 class Plan:
     """What differs: the new ``manifests`` by component, the API server's ``serving`` certificate and key by path,
-    whether all certificates are to be ``renewed``, and ``edits`` that are kept."""
+    whether all certificates are to be ``renewed``, and ``edits`` that are kept, of which a new manifest would lose
+    those in ``lost``."""
 
     manifests: dict[str, str] = field(default_factory=dict)
     serving: dict[str, bytes] = field(default_factory=dict)
     renewed: bool = False
     changes: list[str] = field(default_factory=list)
     edits: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     @property
     def differs(self) -> bool:
@@ -111,6 +113,7 @@ class Differences:
                 raise DomainError(_refusal(component, f"the manifest has settings that are {_ONLY}", own))
             if not found.changes:
                 plan.edits += map(str, found.edits)
+                plan.lost += [str(each) for each in own if each.setting != "image"]
             else:
                 # What was removed by hand, or an older kubeadm did not write, comes with the new manifest.
                 plan.changes += map(str, found.edits)

@@ -10,7 +10,7 @@ from typing import Any
 
 from .._errors import DomainError
 from .._etcd.client import Etcd
-from .._etcd.members import HEALTHY
+from .._etcd.members import HEALTHY, Member
 from .._etcd.quorum import may_stop, standing
 from .._files import under
 from .manifests import ETCD, flag
@@ -26,6 +26,10 @@ class EtcdGate:
     def __init__(self, module: Any, root: str) -> None:
         self._module = module
         self._root = root
+
+    def members(self, text: str) -> list[Member]:
+        """Return all members with their health."""
+        return self._etcd(text).members()
 
     def ask(self, text: str, restarts: bool) -> None:
         """Raise DomainError if etcd has no quorum, or would lose it while its member on this host ``restarts``."""

@@ -35,10 +35,13 @@ class KubeadmImages:
         self._kubeadm = Kubeadm(module, executable, timeout, root)
         self._pause = pause
 
-    def apply(self, config: str) -> Outcome:
-        """Pull the missing images; raise CommandError with the message of the container runtime."""
+    def apply(self, config: str, images: Sequence[str] = ()) -> Outcome:
+        """Pull the missing images; raise CommandError with the message of the container runtime.
+
+        Without a ``config``, they are ``images``.
+        """
         try:
-            images = self._kubeadm.images(config)
+            images = self._kubeadm.images(config) if config else list(images)
             missing = [image for image in images if not self._has(image)]
         except CommandNotFoundError:
             if not self._module.check_mode:

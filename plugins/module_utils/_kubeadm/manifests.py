@@ -129,6 +129,26 @@ def image(text: str, component: str) -> str:
     return settings(text, component).get("image", "")
 
 
+def tag(reference: str) -> str:
+    """Return the tag of an image, empty without one."""
+    name = reference.partition("@")[0].rpartition("/")[2]
+    return name.partition(":")[2]
+
+
+def image_tag(text: str, component: str) -> str:
+    """Return the tag of a component's image, empty if its manifest is damaged."""
+    try:
+        return tag(image(text, component))
+    except DomainError:
+        return ""
+
+
+def with_image(text: str, component: str, reference: str) -> str:
+    """Return a manifest with another image."""
+    former = image(text, component)
+    return text.replace(f"image: {former}\n", f"image: {reference}\n")
+
+
 def _pod(text: str, component: str) -> Mapping[str, Any]:
     try:
         pod = read_yaml(text)

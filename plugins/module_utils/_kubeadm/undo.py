@@ -4,8 +4,8 @@
 """The record of a change of a control plane that is in progress, with the files as they were before it.
 
 It is written and synced before the first file changes, and removed when everything that has copies is whole in place.
-The next run after an interruption (also a power cut) undoes a change of the configuration, and repeats a renewal of the
-certificates from the copies. The record belongs to a cluster, which its CA identifies.
+The next run after an interruption (also a power cut) undoes a change of the configuration, repeats a renewal of the
+certificates from the copies, and continues an upgrade. The record belongs to a cluster, which its CA identifies.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from typing import Any
 
 from .._errors import DomainError
 from .._files import file_mode, make_directory, put_file, read_file, read_text, sync_path, text_or_nothing, under
-from .damage import FILES, PKI, damaged_among
+from .damage import FILES, KUBELET_CONFIGURATION, PKI, damaged_among
 from .x509 import CertificateError, certificates, public_key_hash
 
 DIRECTORY = "/var/lib/gpulab/control-plane"
 _RECORD, _FILES = "change.json", "before"
 NONE, CHANGING, UNDOING = "none", "changing", "undoing"
-CONFIGURATION, RENEWAL = "configuration", "renewal"
-NOTHING, REPEAT, UNDO = "nothing", "repeat", "undo"
-_STATES, _KINDS = (CHANGING, UNDOING), (CONFIGURATION, RENEWAL)
+CONFIGURATION, RENEWAL, UPGRADE = "configuration", "renewal", "upgrade"
+NOTHING, REPEAT, UNDO, REFUSE = "nothing", "repeat", "undo", "refuse"
+_STATES, _KINDS = (CHANGING, UNDOING), (CONFIGURATION, RENEWAL, UPGRADE)
 
 
 def next_step(state: str, kind: str, expired: bool) -> str:
     """Return what a run does first: ``state`` and ``kind`` are those of the record.
 
-    ``expired`` says whether certificates among the copies have expired: with them, no component becomes healthy.
+    ``expired`` says whether certificates among the copies have expired: with them, no component becomes healthy. An
+    upgrade is continued by kubeadm_upgrade alone.
     """
     if state == NONE:
         return NOTHING
+    if kind == UPGRADE:
+        return REFUSE
     return REPEAT if kind == RENEWAL and (state == CHANGING or expired) else UNDO
 
 
@@ -190,4 +193,4 @@ def _authority(root: str) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    return name.startswith("/etc/kubernetes/") and ".." not in name.split("/")
+    return name == KUBELET_CONFIGURATION or (name.startswith("/etc/kubernetes/") and ".." not in name.split("/"))

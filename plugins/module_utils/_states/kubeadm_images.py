@@ -14,16 +14,19 @@ from .._kubeadm.images import KubeadmImages
 def ensure(module: Any) -> dict[str, Any]:
     params = module.params
     images = KubeadmImages(module, params["executable"], params["timeout"], params["root"])
-    outcome = images.apply(params["config"])
+    outcome = images.apply(params["config"] or "", params["images"] or ())
     return asdict(outcome)
 
 
 SPECIFICATION: dict[str, Any] = {
     "argument_spec": {
-        "config": {"type": "str", "required": True, "no_log": True},
+        "config": {"type": "str", "no_log": True},
+        "images": {"type": "list", "elements": "str"},
         "timeout": {"type": "int", "default": 900},
         "executable": {"type": "str", "default": "kubeadm"},
         "root": {"type": "path", "default": "/"},
     },
+    "required_one_of": [("config", "images")],
+    "mutually_exclusive": [("config", "images")],
     "supports_check_mode": True,
 }

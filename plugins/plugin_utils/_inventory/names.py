@@ -44,6 +44,7 @@ SHARED_PREFIXES = (
     "etcd_",
     "flannel_",
     "host_",
+    "kubernetes_upgrade_",
     "minikube_",
     "nfs_server_",
     "node_change_",

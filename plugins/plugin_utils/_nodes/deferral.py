@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE
+from ...module_utils._cluster.records import DISRUPTION, DRIVER_UPGRADE, KUBERNETES_UPGRADE
 from ...module_utils._files import DEFERRED, LARGEST_DEFERRED
 from ...module_utils._words import moment
 
-PURPOSES = (DISRUPTION, DRIVER_UPGRADE)
+PURPOSES = (DISRUPTION, DRIVER_UPGRADE, KUBERNETES_UPGRADE)
 # The roles of the play that a deferral ends, in its order.
 _ROLES = ("host", "nvidia_driver", "containerd", "nvidia_container_toolkit", "kubeadm")
 _MOST_USERS, _LONGEST = 32, 300
@@ -43,7 +43,7 @@ def sentence(entry: Mapping[str, Any]) -> str:
     """Return the fields of a deferral as a sentence without a full stop."""
     users = ", ".join(entry["users"])
     what = f"{entry['change']} has been deferred since {entry['since']} (pending: {entry['pending']})"
-    return f"{what}: {users} use its GPUs"
+    return f"{what}, blocked by {users}"
 
 
 def deferrals(text: Any) -> dict[str, Deferral] | None:

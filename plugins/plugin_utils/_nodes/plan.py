@@ -15,7 +15,7 @@ from .deferral import described
 
 NONE, SKIP, CREATE, JOIN, JOIN_CONTROL_PLANE, CHANGE = "none", "skip", "create", "join", "join_control_plane", "change"
 # These roles may restart or replace what running pods need.
-_INTERRUPTING = frozenset({"nvidia_driver", "containerd", "nvidia_container_toolkit"})
+_INTERRUPTING = frozenset({"nvidia_driver", "containerd", "nvidia_container_toolkit", "kubernetes_upgrade"})
 # A kubelet that does not start with its new configuration must not affect all nodes.
 _KUBELET = "kubelet configuration"
 Variables = Mapping[str, Any]

@@ -13,9 +13,11 @@ from typing import Any
 from ...module_utils._cluster.dra import twice_problem
 from ...module_utils._kubeadm import init_decision
 from ...module_utils._problem import Problem
+from ...module_utils._versions import compare_versions
 from ...module_utils._words import listing
 from .._nodes import control_plane as control_plane_settings
 from .._nodes import kubelet as kubelet_settings
+from .._nodes.kubernetes import recorded_version, server_version
 from .differences import differences
 from .model import Cluster, ClusterRule
 from .recorded import control_plane_facts, document, each_control_plane, lost_files, value_at
@@ -92,21 +94,61 @@ def control_plane(cluster: Cluster) -> Iterator[Problem]:
 
 
 def version(cluster: Cluster) -> Iterator[Problem]:
-    wanted = str(cluster.settings["kubernetes_version"])
+    """Check for a version that the table does not have: the cluster's own decides what is installed."""
+    known, wanted = cluster.settings["kubernetes_versions"], cluster.settings["kubernetes_version"]
     for _reading, found in control_plane_facts(cluster):
-        running = found["version"].lstrip("v")
-        if running and running != wanted:
+        versions = (str(found["version"]).removeprefix("v"), recorded_version(found))
+        running = next((each for each in versions if each and each not in known), "")
+        if running:
             yield Problem(
-                "cluster_version_differs",
+                "cluster_version_unknown",
                 f"The cluster runs Kubernetes {running}, but {VERSION} is {wanted}",
                 VERSION,
                 "This would install another kubelet on nodes in use, but not upgrade the control plane",
-                f"Set {VERSION} to {running}; to change it, follow kubeadm's documentation (kubeadm upgrade plan)"
-                if running in cluster.settings["kubernetes_versions"]
-                else f"This release of the collection does not know {running}: use a release that does, or upgrade the "
-                f"cluster with kubeadm to one of {listing(cluster.settings['kubernetes_versions'])}",
-                answers=keep_version(running, cluster),
+                f"This release of the collection does not know {running}: use a release that does, or upgrade the "
+                f"cluster with kubeadm to one of {listing(known)}",
             )
+
+
+def unfinished_upgrade(cluster: Cluster) -> Iterator[Problem]:
+    """Check for control planes with different versions: a kubelet or a new host could be newer than an API server."""
+    recorded = next((recorded_version(found) for _reading, found in control_plane_facts(cluster)), "")
+    versions = {
+        reading.host: server_version(found) for reading, found in each_control_plane(cluster) if server_version(found)
+    }
+    if recorded and {*versions.values()} - {recorded} and not cluster.settings.get("kubernetes_upgrading"):
+        shown = listing(f"{host} {version}" for host, version in versions.items())
+        yield Problem(
+            "upgrade_unfinished",
+            f"The upgrade of the control plane was not completed: the cluster has {recorded}, and its API servers have "
+            f"{shown}",
+            "/etc/kubernetes/manifests",
+            "A kubelet may be newer than an API server, which Kubernetes does not support",
+            "Complete it: gpulab.kubernetes.upgrade_cluster",
+        )
+
+
+def kept_version(cluster: Cluster) -> str:
+    """Return the cluster's version if this run keeps it instead of the inventory's, empty if they are the same."""
+    wanted, known = str(cluster.settings["kubernetes_version"]), cluster.settings["kubernetes_versions"]
+    versions = [recorded_version(found) for _reading, found in control_plane_facts(cluster)]
+    kept = [each for each in versions if each in known and each != wanted]
+    return kept[0] if kept and not cluster.settings.get("kubernetes_upgrading") else ""
+
+
+def version_kept(cluster: Cluster) -> Iterator[Problem]:
+    """Note that the run keeps the cluster's version."""
+    running, wanted = kept_version(cluster), str(cluster.settings["kubernetes_version"])
+    if running:
+        newer = compare_versions(wanted, running) > 0
+        yield Problem(
+            "cluster_version_kept",
+            f"The cluster runs Kubernetes {running}, but {VERSION} is {wanted}",
+            VERSION,
+            "The cluster keeps its version, which hosts that join get, too",
+            ("To upgrade it, run gpulab.kubernetes.upgrade_cluster; otherwise, set" if newer else "Set")
+            + f" {VERSION} to {running}",
+        )
 
 
 def settled(cluster: Cluster) -> Iterator[Problem]:
@@ -270,6 +312,7 @@ def _shown(there: Any) -> str:
 CLUSTER_RULES: tuple[ClusterRule, ...] = (
     control_plane,
     version,
+    unfinished_upgrade,
     settled,
     image_repository,
     documents,
@@ -278,3 +321,4 @@ CLUSTER_RULES: tuple[ClusterRule, ...] = (
     gpu_manager,
     gpus_twice,
 )
+NOTES: tuple[ClusterRule, ...] = (version_kept,)

@@ -13,8 +13,17 @@ from ...module_utils._kubeadm import init_decision
 from ...module_utils._kubeadm.damage import KUBELET_CONF, KUBELET_CONFIGURATION
 from ...module_utils._kubeadm.join_decision import RESTORE_CA
 from ...module_utils._problem import Problem
+from ...module_utils._versions import compare_versions
 from ...module_utils._words import listing
 from .._nodes import kubelet as kubelet_settings
+from .._nodes.kubernetes import (
+    KUBELET_SKEW,
+    minors_behind,
+    recorded_version,
+    release,
+    release_of_package,
+    server_version,
+)
 from .in_use import VERSION, keep_version
 from .model import Cluster, Facts, HostRule, Reading
 from .recorded import control_plane_facts, each_control_plane, lost_files
@@ -23,14 +32,21 @@ _RUNTIME = "unix:///var/run/containerd/containerd.sock"
 
 
 def kubelet(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
-    """Check for a node whose kubelet differs from the rest of its cluster, which the inventory matches."""
+    """Check for a node whose kubelet differs from the rest of its cluster, and is not one that this run upgrades."""
     wanted = str(cluster.settings["kubernetes_version"])
-    installed = _upstream(str(reading.facts["installed"].get("kubelet", "")))
-    running = [found["version"].lstrip("v") for _reading, found in control_plane_facts(cluster)]
-    if reading.finished and installed and installed != wanted and installed not in running:
+    installed = release_of_package(reading.facts["installed"].get("kubelet"))
+    facts = [found for _reading, found in control_plane_facts(cluster)]
+    # In an upgrade, the API is newer than the configuration for a moment. It may not answer.
+    read = [(release(found["version"]), recorded_version(found), server_version(found)) for found in facts]
+    running = [each for versions in read for each in versions if each]
+    behind = installed in cluster.settings["kubernetes_versions"] and any(
+        compare_versions(installed, each) < 0 and (minors_behind(installed, each) or 0) <= KUBELET_SKEW
+        for each in running
+    )
+    if reading.finished and installed and installed != wanted and installed not in running and not behind:
         # If the API was not read, all nodes may have this version.
-        nodes = {_upstream(str(each.facts["installed"].get("kubelet", ""))) for each in cluster.read if each.finished}
-        known = bool(running and running[0]) or len(nodes) > 1
+        nodes = {release_of_package(each.facts["installed"].get("kubelet")) for each in cluster.read if each.finished}
+        known = bool(running) or len(nodes) > 1
         yield reading.problem(
             "kubelet_version_differs",
             f"The node's kubelet is {installed}, but {VERSION} is {wanted}",
@@ -112,11 +128,6 @@ def _repair(state: Facts, lost: Sequence[str], node: Any) -> str:
         f"Run `kubectl drain --ignore-daemonsets {node}`, then `systemctl stop kubelet` on the host, and run this "
         f"again: the host joins its cluster again. Then run `kubectl uncordon {node}`"
     )
-
-
-def _upstream(version_of_package: str) -> str:
-    """Return the upstream version of a package version: 1.36.4 for 1.36.4-1.1."""
-    return re.sub(r"\A[0-9]+:|[-+~].*", "", version_of_package)
 
 
 def _socket(endpoint: str) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from ...module_utils._problem import Problem
 from ...module_utils._words import listing
-from .existing import REPLACE, SETTING, version_to_install
+from .existing import KUBERNETES, REPLACE, SETTING, version_to_install
+from .in_use import kept_version
 from .model import Cluster, Facts, HostRule, Reading
 
 # Names of the distributions' packages; containerd.io can't be installed next to them.
@@ -83,6 +84,9 @@ def _remedy(error: str, proxied: bool) -> str:
 
 def repositories(reading: Reading, cluster: Cluster) -> Iterator[Problem]:
     for repository in reading.facts["repositories"]:
+        # The repository of another minor, which this run does not use.
+        if repository["name"] == KUBERNETES and kept_version(cluster):
+            continue
         label = f"{repository['name']} ({repository['uri']})"
         if repository["error"]:
             yield reading.problem(

@@ -15,6 +15,7 @@ from ...module_utils._nvidia_smi.faults import COMMANDS, DO_LOOK
 from ...module_utils._problem import Problem, make_problem, mark_commands, read, split_commands, together
 from ...module_utils._words import counted
 from .._nodes.deferral import sentence
+from .._nodes.kubernetes import KUBELET_SKEW, minors_behind, release
 from .backup import problems as backup_problems
 from .certificates import CA_DAYS, REPLACE_CA, renewal
 from .drift import Row
@@ -34,6 +35,7 @@ _ORDER = (
     "fewer",
     "isolated",
     "deferred",
+    "behind",
     "drift",
     "backup",
     "xids",
@@ -75,6 +77,7 @@ def actions(report: Report, certificate_days: int) -> list[Action]:
     found.update({Action("fewer", WARNING, each): None for each in together(dictionaries(report.get("warnings")))})
     for host, entry in report["hosts"].items():
         found.update(dict.fromkeys(_of_host(host, entry, certificate_days)))
+        found.update(dict.fromkeys(_behind(host, entry, dictionary(report.get("cluster")))))
     found.update(dict.fromkeys(_apt_keys(report["hosts"], certificate_days)))
     launch = launch_problems(dictionary(report.get("launch")))
     found.update({Action("launch", ERROR if is_error else WARNING, each): None for is_error, each in launch})
@@ -145,6 +148,18 @@ def _of_host(host: str, entry: dict[str, Any], certificate_days: int) -> Iterato
         )
         do = f"If no one needs them, remove them on {host}: `sudo rm -r {ASIDE}{moment}`"
         yield _action("aside", WARNING, "files_moved_aside", host, what, do)
+
+
+def _behind(host: str, entry: dict[str, Any], cluster: dict[str, Any]) -> Iterator[Action]:
+    behind = minors_behind(entry.get("kubelet"), cluster.get("kubernetes_version"))
+    if behind and entry.get("reachable") is not False:
+        found, wanted = release(entry["kubelet"]), release(cluster["kubernetes_version"])
+        what = f"its kubelet ({found}) is {counted(behind, 'minor')} behind the cluster ({wanted})"
+        do = (
+            f"Kubernetes allows {KUBELET_SKEW}. Run this when its jobs have finished, or with another "
+            "cluster_disruption_policy: `ansible-playbook gpulab.kubernetes.site -i INVENTORY`."
+        )
+        yield _action("behind", WARNING, "kubelet_behind", host, what, do)
 
 
 def _isolation(host: str, entry: dict[str, Any]) -> Iterator[Action]:

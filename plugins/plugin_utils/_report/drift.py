@@ -15,6 +15,7 @@ from ...module_utils._problem import split_commands
 from .._driver.fit import AUTO
 from .._driver.version import pinned
 from .._nodes.deferral import deferrals, pending_changes, sentence
+from .._nodes.kubernetes import release_of_package
 from .._preflight.existing import version_to_install
 
 _VERSION = f"Install it: {SITE}. Or set the variable of this version to the installed version."
@@ -111,7 +112,9 @@ def _corrections(row: Row, seen: Mapping[str, Any], wanted: Mapping[str, Any]) -
     if name in wanted.get("gpu_packages", {}):
         return {"nvidia_container_toolkit/packages"}
     if name in wanted.get("packages", {}):
-        return {f"{'containerd' if name == 'containerd.io' else 'kubeadm'}/packages"}
+        if name == "containerd.io":
+            return {"containerd/packages"}
+        return {"kubeadm/packages", f"the kubelet to {release_of_package(wanted['packages'].get('kubelet'))}"}
     return set()
 
 

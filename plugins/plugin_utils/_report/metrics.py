@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from ...module_utils._benchmark.log import read_figures
+from .._nodes.kubernetes import minors_behind
 from .benchmark import measured_rows
 from .origin import severities
 from .read import Report, dictionaries, dictionary, number, text, texts
@@ -41,6 +42,7 @@ _HELP = {
     "gpulab_gpu_benchmark_timestamp_seconds": "Time at which the GPU was measured last.",
     "gpulab_problems": "Problems in the report, by severity.",
     "gpulab_version_drift": "Components of the node that differ from their pinned state.",
+    "gpulab_kubelet_minors_behind": "Minor releases that the kubelet of the node is behind the cluster.",
     "gpulab_node_deferred_timestamp_seconds": "Time since when a change of the node is deferred.",
     "gpulab_backup_timestamp_seconds": "Time of the newest backup of the cluster that was restored on trial.",
     "gpulab_backup_failed": "1 if the last backup on the control plane failed, otherwise 0.",
@@ -85,6 +87,9 @@ def _samples(report: Report) -> Iterator[Sample]:
         yield "gpulab_report_timestamp_seconds", {}, observed
     for node, entry in report["hosts"].items():
         yield from _of_node(node, entry)
+        behind = minors_behind(entry.get("kubelet"), dictionary(report.get("cluster")).get("kubernetes_version"))
+        if behind is not None and entry.get("reachable") is not False:
+            yield "gpulab_kubelet_minors_behind", {"node": node}, behind
     for row in measured_rows(report):
         yield from _of_benchmark(row)
 

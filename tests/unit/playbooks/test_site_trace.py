@@ -39,7 +39,10 @@ FURTHER = (
         "hosts_file",
         "kubeadm_control_plane",
         "kubeadm_endpoint",
+        "cluster_backup",
         "kubeadm_init",
+        "kubeadm_upgrade",
+        "kubeadm_upgrade_info",
         "kubelet_certificate",
         "node_pools",
         "node_removal",
@@ -424,6 +427,60 @@ def node_removed_before(place: Path) -> Story:
     return story
 
 
+NEXT = "1.37.2"
+CONFIGURATION = "kind: ClusterConfiguration\nkubernetesVersion: v{}\n"
+
+
+def upgrade_planned(place: Path, *upgraded: str, playbook: str = "upgrade_cluster") -> Story:
+    """upgrade_cluster.yml in check mode: the plan, and nothing else."""
+    story = Story(place, finished=("cp1", "gpu1", "gpu2"))
+    story.playbook, story.options = playbook, ("--check",)
+    story.settings["cluster_kubernetes_version"] = NEXT
+    story.settings["cluster_disruption_policy"] = "defer"
+    running = {name: NEXT if name in upgraded else "1.36.5" for name in ("cp1", "gpu1", "gpu2")}
+    for answer in story.answers:
+        found = answer["result"]
+        if "cluster" in found and answer["host"] in running:
+            found["installed"] = dict.fromkeys(("kubelet", "kubeadm"), f"{running[answer['host']]}-1.1")
+        if found.get("control_plane"):
+            texts = {**CLUSTER["texts"], "ClusterConfiguration": CONFIGURATION.format(running["cp1"])}
+            found["control_plane"] = {**CLUSTER, "version": f"v{running['cp1']}", "texts": texts}
+    nodes = [{"name": name, "kubelet": f"v{version}", "ready": True} for name, version in running.items()]
+    cluster = {"error": "", "nodes": nodes, "pods": [], "groups": [], "old_objects": []}
+    host = {"components": {}, "free": 2**20, "etcd_data": 0, "interrupted": ""}
+    story.answer("kubeadm_upgrade_info", {"host": host})
+    tags = {"kube-apiserver": f"v{running['cp1']}", "etcd": "3.6.8-0"}
+    own = {"host": {**host, "components": tags}, "cluster": cluster, "etcd": [], "etcd_error": ""}
+    story.answer("kubeadm_upgrade_info", own, host="cp1")
+    story.answer("kubeadm_upgrade", {"changes": []})
+    story.answer("kubeadm_images", {"changed": True, "pulled": ["registry.k8s.io/kube-proxy"]})
+    story.answer("kubeadm_control_plane", {"lost": []})
+    story.answer("cluster_backup", {"archive": "", "recipients": [], "places": []})
+    story.answer("nvidia_driver_users_info", {"users": [], "services": []})
+    for name, version in running.items():
+        status = {"nodeInfo": {"kubeletVersion": f"v{version}"}, "allocatable": {}}
+        found = {"metadata": {"name": name}, "status": status}
+        story.answer("k8s_info", {"resources": [found]}, f'"name": "{name}"')
+    return story
+
+
+def upgrade_resumed(place: Path) -> Story:
+    """The same without --check after an interruption: cp1 and gpu1 have the new version, and gpu2 runs a job."""
+    story = upgrade_planned(place, "cp1", "gpu1")
+    story.options = ()
+    pod = {"namespace": "team", "name": "train", "uid": "u", "empty_dirs": []}
+    story.answer("gpu_pods_info", {"pods": [pod]}, host="gpu2")
+    return story
+
+
+def upgrade_left(place: Path) -> Story:
+    """site.yml finds gpu2 behind, whose job still runs, with the default policy: it is left, and verified."""
+    story = upgrade_resumed(place)
+    story.playbook = "site"
+    del story.settings["cluster_disruption_policy"]
+    return story
+
+
 def silent_host(place: Path) -> Story:
     """gpu1 does not answer: nothing changes on any host."""
     story = Story(place, bare=("cp1", "gpu1"))
@@ -457,6 +514,7 @@ SITUATIONS = [
     *(containerd_deferred, deferral_over, left_cordoned),
     *(sharing_pending, silent_host, failing_host),
     *(node_removed, node_removal_refused, node_lost, node_removal_interrupted, node_removed_before),
+    *(upgrade_planned, upgrade_resumed, upgrade_left),
     *(control_plane_pending, control_plane_changed, kubelet_pending, certificates_renewed, certificates_expired),
 ]
 

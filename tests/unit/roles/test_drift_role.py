@@ -121,7 +121,7 @@ def test_a_difference_that_a_deferred_change_corrects_is_a_warning(site: Site, o
     shown, _judge, failed = " ".join(output.split()).partition("Fail if a host differs from its pinned state")
     warning = (
         "WARNING: gpu1: NVIDIA driver: expected 580.178.04, found 570.1.02. a change has been deferred since "
-        "2026-11-01T10:00:00Z (pending: nvidia_driver: packages, kernel module): team/train use its GPUs."
+        "2026-11-01T10:00:00Z (pending: nvidia_driver: packages, kernel module), blocked by team/train."
     )
     assert (status != 0, warning in shown) == (others, True), output
     assert "NVIDIA driver" not in failed and ("/mnt/swapfile" in failed) == others

@@ -224,6 +224,4 @@ def test_users_that_block_a_deferred_change_are_recorded_and_shown(held: tuple[i
         entry = {"since": EARLIER["since"], "change": "a restart", "users": ["team/train (Job train)"]}
         assert json.loads(file["content"]) == {"disruption": {**entry, "pending": "containerd: configuration"}}
     told = " ".join(output.split())
-    assert (
-        "WARNING: gpu4 is left for a later run: a restart would interrupt what uses its GPUs: team/train (Job" in told
-    )
+    assert "WARNING: gpu4 is left for a later run, because a restart is blocked by team/train (Job" in told

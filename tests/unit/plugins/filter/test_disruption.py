@@ -138,9 +138,9 @@ def test_deferral_is_recorded_until_the_change_is_made() -> None:
     assert first["path"] == "/var/lib/gpulab/deferred.json" and json.loads(first["content"]) == {"disruption": ENTRY}
     both = record(first["content"], "driver-upgrade", LATER, pending="the NVIDIA driver to 595")
     assert described(both["content"]) == [
-        f"a restart has been deferred since {NOW} (pending: containerd: service): team/train (Job train) use its GPUs",
-        f"a restart has been deferred since {LATER} (pending: the NVIDIA driver to 595): "
-        "team/train (Job train) use its GPUs",
+        f"a restart has been deferred since {NOW} (pending: containerd: service), blocked by team/train (Job train)",
+        f"a restart has been deferred since {LATER} (pending: the NVIDIA driver to 595), "
+        "blocked by team/train (Job train)",
     ]
     made = record(both["content"], users=[])
     assert list(json.loads(made["content"])) == ["driver-upgrade"]

@@ -172,6 +172,8 @@ DRIVER = {"NVIDIA driver", "NVIDIA driver's library", "nvidia-open"}
         ("disruption", "nvidia_driver: kernel module; kubeadm: packages, kubelet", {*DRIVER, "kubelet"}),
         ("driver-upgrade", "the NVIDIA driver to 580.178.04", DRIVER),
         ("driver-upgrade", "the NVIDIA driver to 595.91.07", set()),
+        ("kubernetes-upgrade", "the kubelet to 1.36.4", {"kubelet"}),
+        ("kubernetes-upgrade", "the kubelet to 1.35.8", set()),
         # Nothing is left but a restart.
         ("disruption", "a restart of containerd", set()),
         ("disruption", "host: swap", set()),

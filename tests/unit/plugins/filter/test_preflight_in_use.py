@@ -12,7 +12,7 @@ from ansible_collections.gpulab.kubernetes.plugins.filter.preflight import prefl
 from ansible_collections.gpulab.kubernetes.plugins.plugin_utils._preflight.differences import differences
 from hypothesis import given
 from hypothesis import strategies as st
-from test_preflight_problems import changed, check
+from test_preflight_problems import REPOSITORY, changed, check
 
 CLUSTER = """\
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -71,7 +71,6 @@ def test_matching_cluster_has_no_problems() -> None:
 @pytest.mark.parametrize(
     ("settings", "kind", "answers"),
     [
-        ({"kubernetes_version": "1.37.1"}, "cluster_version_differs", {"cluster_kubernetes_version": "1.36.4"}),
         (
             {"cluster_service_network": "10.200.0.0/16"},
             "cluster_setting_settled",
@@ -154,14 +153,49 @@ def test_invalid_configuration_documents_are_ignored(text: str) -> None:
     assert check(in_use(texts=dict.fromkeys(FOUND["texts"], text))) == []
 
 
+def test_a_control_plane_that_was_not_upgraded_is_refused() -> None:
+    """Except by the playbook that completes the upgrade, and while the API does not answer."""
+    tags = {"components": {"kube-apiserver": "v1.36.4"}}
+    assert check(in_use(tags)) == []
+    mixed = in_use({**tags, "version": "v1.37.1"}, {"ClusterConfiguration": CLUSTER.replace("1.36.4", "1.37.1")})
+    (problem,) = check(mixed)
+    assert problem["kind"] == "upgrade_unfinished"
+    assert "the cluster has 1.37.1, and its API servers have cp1 1.36.4" in problem["what"]
+    assert check(mixed, kubernetes_upgrading=True) == []
+
+
 def test_cluster_version_outside_the_table_has_no_answer() -> None:
     (problem,) = check(in_use({"version": "v1.34.1"}, **{"gpu1.facts.installed": {"kubelet": "1.34.1-1.1"}}))
-    assert (problem["kind"], problem.get("answers")) == ("cluster_version_differs", None)
+    assert (problem["kind"], problem.get("answers")) == ("cluster_version_unknown", None)
 
 
-def test_node_with_another_kubelet_version_is_reported() -> None:
-    (problem,) = check(in_use(**{"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}))
+@pytest.mark.parametrize(("wanted", "advice"), [("1.37.1", "upgrade_cluster"), ("1.35.8", "Set cluster_kubernetes")])
+def test_cluster_keeps_its_version_whatever_the_inventory_says(wanted: str, advice: str) -> None:
+    """The repository of the inventory's version is not used, so it need not exist."""
+    unread = {"gpu1.facts.repositories": [{**REPOSITORY, "error": "404"}]}
+    assert check({**in_use(), **unread}, kubernetes_version=wanted) == []
+    assert kinds(check({**in_use(), **unread})) == ["repository_unreadable"]
+    assert kinds(check({**in_use(), **unread}, kubernetes_version=wanted, kubernetes_upgrading=True)) == [
+        "repository_unreadable"
+    ]
+    (told,) = preflight_notes(*changed(in_use(), kubernetes_version=wanted))
+    assert f"The cluster runs Kubernetes 1.36.4, but cluster_kubernetes_version is {wanted}" in told
+    assert advice in told and "1.36.4." in told
+    assert preflight_notes(*changed(in_use(), kubernetes_version=wanted, kubernetes_upgrading=True)) == []
+
+
+def test_the_version_of_the_configuration_counts_while_the_api_server_has_a_newer_one() -> None:
+    (told,) = preflight_notes(*changed(in_use({"version": "v1.37.1"}), kubernetes_version="1.37.1"))
+    assert "The cluster runs Kubernetes 1.36.4" in told
+
+
+@pytest.mark.parametrize("kubelet", ["1.34.1-1.1", "1.37.1-1.1"])
+def test_node_with_another_kubelet_version_is_reported(kubelet: str) -> None:
+    """One is not in the table, the other is newer than the cluster."""
+    (problem,) = check(in_use(**{"gpu2.facts.installed": {"kubelet": kubelet}}))
     assert (problem["kind"], problem["host"], "answers" in problem) == ("kubelet_version_differs", "gpu2", False)
+    # An older one of the table is upgraded.
+    assert check(in_use(**{"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}})) == []
     # A bare host may have any version, because the run installs its packages.
     assert check({"gpu2.facts.installed": {"kubelet": "1.35.8-1.1"}}) == []
 

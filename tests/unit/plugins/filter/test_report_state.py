@@ -297,13 +297,40 @@ def test_deferred_change_is_reported_with_its_users_and_start_time() -> None:
     (action,) = [each for each in found["actions"] if each["problem"] == "change_deferred"]
     assert (action["severity"], action["host"]) == ("warning", "gpu1")
     assert action["what"] == (
-        "a restart has been deferred since 2026-11-27T10:00:00Z (pending: containerd: x): team/train use its GPUs"
+        "a restart has been deferred since 2026-11-27T10:00:00Z (pending: containerd: x), blocked by team/train"
     )
     labels = 'node="gpu1",change="a restart",pending="containerd: x",users="team/train"'
     (line,) = [line for line in metrics(found).splitlines() if line.startswith("gpulab_node_deferred_timestamp")]
     assert labels in line and line.endswith(" 1795773600")
     hostile = state(proof(), {"gpu1": seen({"deferred": '{"disruption": {"users": ["\x1b[2J"]}}'})}, SETTINGS)
     assert hostile["hosts"]["gpu1"]["deferred"] == []
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "cluster", "behind"),
+    [
+        ("v1.36.5", "v1.37.2", 1),
+        ("v1.35.8", "v1.37.2", 2),
+        ("v1.37.1", "v1.37.2", 0),
+        ("v1.37.2", "v1.37.2", 0),
+        ("v1.38.0", "v1.37.2", 0),
+        ("", "v1.37.2", None),
+        ("v1.37.2", "", None),
+        ("1.37\x1b[2J", "v1.37.2", None),
+    ],
+)
+def test_a_kubelet_behind_the_cluster_is_reported(kubelet: str, cluster: str, behind: int | None) -> None:
+    proven = proof()
+    proven["hosts"]["gpu1"]["kubelet"] = kubelet
+    found = state({**proven, "cluster": {"kubernetes_version": cluster}}, {"gpu1": seen({})}, SETTINGS)
+    told = [each["what"] for each in found["actions"] if each["problem"] == "kubelet_behind"]
+    text = f"its kubelet ({kubelet[1:]}) is {behind} minor{'s' * (behind != 1)} behind the cluster ({cluster[1:]})"
+    assert told == ([text] if behind else [])
+    samples = [line for line in metrics(found).splitlines() if line.startswith("gpulab_kubelet_minors_behind{")]
+    assert [line.rpartition(" ")[2] for line in samples] == ([] if behind is None else [str(behind)])
+    gone = state({**proven, "cluster": {"kubernetes_version": cluster}}, {"gpu1": {"failure": "off"}}, SETTINGS)
+    assert "kubelet_behind" not in [each["problem"] for each in gone["actions"]]
+    assert "gpulab_kubelet_minors_behind" not in metrics(gone)
 
 
 @pytest.mark.parametrize(

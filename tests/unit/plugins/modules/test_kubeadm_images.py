@@ -33,9 +33,9 @@ class Host:
         programs.add("sync", f'echo "sync $*" >> {here}/log')
 
     def run(self, check: bool = False, **options: Any) -> dict[str, Any]:
-        result: dict[str, Any] = self.run_module(
-            "kubeadm_images", {"config": CONFIG, "root": str(self.here / "root"), **options}, check=check
-        )
+        given = {"config": CONFIG, "root": str(self.here / "root"), **options}
+        given = {name: value for name, value in given.items() if value is not None}
+        result: dict[str, Any] = self.run_module("kubeadm_images", given, check=check)
         return result
 
     def pulls(self) -> list[str]:
@@ -92,3 +92,11 @@ def test_check_mode_works_before_anything_is_installed(host: Host) -> None:
     predicted = host.run(check=True, executable="/nowhere/kubeadm")
     assert (predicted["failed"], predicted["changed"], predicted["known"]) == (False, True, False), predicted
     assert host.run(executable="/nowhere/kubeadm")["failed"]
+
+
+def test_given_images_are_pulled_without_kubeadm(host: Host) -> None:
+    result = host.run(config=None, images=["mirror/kube-proxy:v1.37.2"])
+    assert not result["failed"], result
+    assert (result["pulled"], host.pulls()) == (["mirror/kube-proxy:v1.37.2"], ["mirror/kube-proxy:v1.37.2"])
+    assert not host.run(config=None, images=["mirror/kube-proxy:v1.37.2"])["changed"]
+    assert "mutually exclusive" in host.run(images=["a"])["msg"]

@@ -19,12 +19,12 @@ NODE: dict[str, Any] = {
         "name": "gpu2",
         "uid": "u-2",
         "labels": {"node-role.kubernetes.io/control-plane": ""},
-        "annotations": {"gpulab.io/inventory-host": "gpu2.example.org"},
+        "annotations": {"gpulab.io/inventory-host": "gpu2.example.org", "gpulab.io/kubernetes-upgrade": "{}"},
     },
     "status": {
         "addresses": [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "gpu2"}],
         "conditions": [{"type": "Ready", "status": "True"}],
-        "nodeInfo": {"machineID": "EC2E1FDE-0000-0000-0000-0123456789AB"},
+        "nodeInfo": {"machineID": "EC2E1FDE-0000-0000-0000-0123456789AB", "kubeletVersion": "v1.36.5"},
     },
 }
 JSON = st.recursive(
@@ -46,6 +46,8 @@ def test_node_is_read() -> None:
             "addresses": [],
             "machine_id": "",
             "host": "",
+            "kubelet": "",
+            "upgrading": False,
         },
         {
             "name": "gpu2",
@@ -55,6 +57,8 @@ def test_node_is_read() -> None:
             "addresses": ["10.0.0.2"],
             "machine_id": "ec2e1fde0000000000000123456789ab",
             "host": "gpu2.example.org",
+            "kubelet": "v1.36.5",
+            "upgrading": True,
         },
     ]
 
