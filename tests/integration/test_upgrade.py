@@ -6,7 +6,7 @@ GPUs are simulated, so a process that holds one without a request opens a file n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -59,6 +59,33 @@ def deployment_of(name: str, pod: dict[str, Any]) -> dict[str, Any]:
     deployment, *_budget = gpu_deployment(name)
     deployment["spec"]["template"]["spec"] = pod["spec"]
     return deployment
+
+
+def movable_pods(cluster: Cluster) -> dict[str, tuple[str, int]]:
+    """Return the UID and the restarts of each pod that is neither static nor of a DaemonSet."""
+    found = {}
+    for pod in cluster.get("pods", "--all-namespaces")["items"]:
+        owners = {each["kind"] for each in pod["metadata"].get("ownerReferences", [])}
+        if not owners & {"Node", "DaemonSet"}:
+            restarts = sum(each["restartCount"] for each in pod["status"].get("containerStatuses", []))
+            found[f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"] = (pod["metadata"]["uid"], restarts)
+    return found
+
+
+def packages(inventory: Inventory) -> dict[str, set[str]]:
+    """Return the packages of each host, as "<name> <version>"."""
+    return {
+        name: set(host.run("dpkg-query --show --showformat='${Package} ${Version}\\n'").splitlines())
+        for name, host in inventory.hosts.items()
+    }
+
+
+def predicted_pods(plan: dict[str, Any], pods: Iterable[str]) -> dict[str, set[str]]:
+    """Return the pods that a plan disturbs, by host; those of CoreDNS are replaced with its version."""
+    found = {name: {each.split(" ")[0] for each in entry["evicted"]} for name, entry in plan["hosts"].items()}
+    dns = plan["cluster"]["CoreDNS"]
+    replaced = {pod for pod in pods if pod.startswith("kube-system/coredns-")} if dns["from"] != dns["to"] else set()
+    return {**found, "": replaced}
 
 
 def test_the_plan_changes_nothing_and_names_what_it_disturbs(lab: Lab, inventory: Inventory, cluster: Cluster) -> None:
@@ -119,15 +146,27 @@ def test_the_cluster_is_upgraded_around_a_training(
     resolver = {
         name: each.run("grep resolvConf /var/lib/kubelet/config.yaml") for name, each in inventory.hosts.items()
     }
+    cluster.apply(deployment_of("moves", gpu_pod("moves", 0, "gpu2")))
+    cluster.pod_of("moves")
+    installed = packages(inventory)
     with (
         GpuPodProber(cluster, inventory.hosts["gpu1"], "training") as training,
+        GpuPodProber(cluster, inventory.hosts["gpu1"], "second-rank") as second,
         ApiProber(admin_access(host), tmp_path / "answers.jsonl") as prober,
     ):
         prober.wait()
         lab_command("power-cut", "--name", lab.name, "--off", "gpu3")
+        pods = movable_pods(cluster)
         run = play(lab.path, "--limit", "!gpu3", *to(TO, "defer"), playbook=UPGRADE).expect_success()
-        steps = training.expect_running()
-        assert (steps.restarts, steps.lost) == (0, 0)
+        for rank in (training, second):
+            steps = rank.expect_running()
+            assert (steps.restarts, steps.lost) == (0, 0)
+        predicted = predicted_pods(json.loads((lab.directory / "gpulab-upgrade-plan.json").read_text()), pods)
+        after = movable_pods(cluster)
+        disturbed = {pod for pod, found in pods.items() if after.get(pod) != found}
+        assert disturbed <= set().union(*predicted.values())
+        assert max(len(each - disturbed) for each in predicted.values()) <= 1
+        assert "default/moves" in {pod.rpartition("-")[0].rpartition("-")[0] for pod in disturbed}
         assert "left for a later run" in run.words and f"not in this run: gpu3 ({FROM})" in run.words
         assert kubelets(cluster) == {"cp1": TO, "gpu1": FROM, "gpu2": TO, "gpu3": FROM}
         # site.yml leaves the node in use, too, and upgrades the one that is back.
@@ -136,6 +175,9 @@ def test_the_cluster_is_upgraded_around_a_training(
         play(lab.path, *variables(cluster_kubernetes_version=TO)).expect_success()
         assert training.expect_running().restarts == 0
         assert kubelets(cluster) == {"cp1": TO, "gpu1": FROM, "gpu2": TO, "gpu3": TO}
+    for name, now in packages(inventory).items():
+        changed = {package.split()[0] for package in now - installed[name]}
+        assert changed == (set() if name == "gpu1" else {"kubeadm", "kubectl", "kubelet"})
     for kind in KINDS:
         figure(f"gap ({kind})", prober.gap(kind).seconds)
         assert prober.gap(kind).seconds <= GAP
