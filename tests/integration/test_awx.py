@@ -30,7 +30,11 @@ OWN_TESTS = {
     *(f"gpulab {kind} node {change}" for kind in ("preview", "allowed") for change in ("removal", "replacement")),
     "gpulab preview reset",
     "gpulab allowed reset",
+    "gpulab preview Kubernetes upgrade",
+    "gpulab allowed Kubernetes upgrade",
 }
+# The release after the default one.
+NEXT = "1.37.2"
 ANSWERS = {"gpulab train": {"torch_ddp_gpus_per_node": 2, "torch_ddp_timeout": 900}}
 # These need machines or accounts that not every cluster has. Other groups run their playbooks.
 WANTING = {
@@ -43,7 +47,9 @@ WANTING = {
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    lab_command("build", "--with", "ee", "--with", "torch", "--with", "dcgm", "--with", "local-path", "--with", "etcd")
+    parts = ("ee", "torch", "dcgm", "local-path", "etcd")
+    lab_command("build", *(word for part in parts for word in ("--with", part)))
+    lab_command("build", "--kubernetes", NEXT, timeout=3600)
     with running("awx", SPEC) as started:
         yield started
 
@@ -163,6 +169,23 @@ def test_a_backup_is_taken_and_its_restore_is_shown(inventory: Inventory, direct
     assert shown.status == "failed" and "Nothing was changed. To restore this backup, add" in shown.words
 
 
+def test_kubernetes_is_upgraded_as_approved(inventory: Inventory, directory: Path) -> None:
+    wanted = {"cluster_kubernetes_version": NEXT, "cluster_disruption_policy": "defer", "backup_enabled": True}
+    stored = with_variables(inventory, **wanted)
+    shown = launch("gpulab preview Kubernetes upgrade", stored, directory.with_name("shown")).expect_success()
+    assert f"-> {NEXT}" in shown.words and shown.changed() == set()
+    unapproved = launch("gpulab allowed Kubernetes upgrade", stored, directory)
+    assert (unapproved.status, unapproved.changed()) == ("failed", set()) and "no plan was approved" in unapproved.words
+    another = with_variables(stored, cluster_serial=2)
+    other = launch("gpulab allowed Kubernetes upgrade", another, directory, after=shown)
+    assert (other.status, other.changed()) == ("failed", set()) and "Read the plan, and approve it" in other.words
+    upgraded = launch("gpulab allowed Kubernetes upgrade", stored, directory, after=shown).expect_success()
+    verified = launch("gpulab verify", stored, directory.with_name("verified"), after=upgraded).expect_success()
+    assert verified.report()["totals"]["proven"] == sum(inventory.expected_gpus().values())
+    nodes = Cluster.of(inventory).get("nodes")["items"]
+    assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes} == {f"v{NEXT}"}
+
+
 def test_nodes_and_the_cluster_are_removed_as_approved(inventory: Inventory, directory: Path) -> None:
     """Without an answer, or the approval of a preview, nothing changes."""
     # As the test before it has left them.
@@ -183,7 +206,7 @@ def test_nodes_and_the_cluster_are_removed_as_approved(inventory: Inventory, dir
     shown = launch("gpulab preview reset", inventory, directory.with_name("shown")).expect_success()
     unnamed = launch("gpulab allowed reset", inventory, directory, after=shown)
     cluster = re.search(r"reset_confirm=(\S+)", unnamed.words)
-    assert unnamed.status == "failed" and cluster
+    assert (unnamed.status, unnamed.changed()) == ("failed", set()) and cluster
     answers = {"reset_confirm": cluster[1]}
     launch("gpulab allowed reset", inventory, directory, answers=answers, after=shown).expect_success()
     for host in inventory.hosts.values():
