@@ -112,8 +112,8 @@ SETUPS: Mapping[str, Setup] = {
         spec=_SPECS / "fire-replace.yml",
     ),
     "playbooks/upgrade_cluster.yml": Setup(
-        before=(("site.yml", "-e", "cluster_kubernetes_version=1.36.5"),),
-        arguments=("-e", "cluster_kubernetes_version=1.37.2", "-e", "cluster_disruption_policy=drain"),
+        before=(("site.yml", *_BACKUPS, "-e", "cluster_kubernetes_version=1.36.5"),),
+        arguments=(*_BACKUPS, "-e", "cluster_kubernetes_version=1.37.2", "-e", "cluster_disruption_policy=drain"),
     ),
     "playbooks/remove_node.yml": Setup(arguments=("-e", "node=gpu1"), leaves=frozenset({"gpu1"})),
     "playbooks/reset.yml": Setup(arguments=("-e", "reset_confirm=lab", "-e", "reset_last_etcd_copy=lose"), ends=True),
