@@ -195,8 +195,8 @@ class StaticPods:
         while True:
             found, reason = self._look(component)
             if started(found, since, before):
-                reason = self._reason(component, asked)
-            elif not hastened and self._reason(component, asked):
+                reason = self.reason(component, asked)
+            elif not hastened and self.reason(component, asked):
                 # The kubelet is stopping the container of the former manifest, which has closed its port.
                 self.restart(component)
                 hastened = True
@@ -230,7 +230,7 @@ class StaticPods:
         lines = [line[:_LONGEST_LINE] for line in mask(result.stdout + result.stderr).splitlines() if line.strip()]
         return ". The last lines of its container:\n" + "\n".join(lines[-_LINES:]) if lines else ". It printed nothing"
 
-    def _reason(self, component: str, asked: Probe) -> str:
+    def reason(self, component: str, asked: Probe) -> str:
         """Return why a component is not healthy, empty if it is."""
         try:
             if component == API_SERVER:

@@ -26,6 +26,7 @@ from .components import Components, component_tags
 from .damage import KUBELET_CONFIGURATION
 from .differences import manifest_of
 from .etcd_gate import EtcdGate
+from .hasten import Hastener
 from .manifests import COMPONENTS, ETCD, image, image_tag, tag, with_image
 from .run import Kubeadm
 from .static_pods import StaticPods
@@ -169,7 +170,8 @@ class Upgrade:
         )
         words = ["upgrade", APPLY, "--yes"] if action == APPLY else ["upgrade", NODE]
         try:
-            self._kubeadm.phase(words, config, f"upgrading this host to {self._version} (kubeadm upgrade {action})")
+            with Hastener(self._root, self._pods).running():
+                self._kubeadm.phase(words, config, f"upgrading this host to {self._version} (kubeadm upgrade {action})")
         finally:
             self._kubeadm.sync()
 
