@@ -96,7 +96,7 @@ def test_the_plan_changes_nothing_and_names_what_it_disturbs(lab: Lab, inventory
     with GpuPodProber(cluster, inventory.hosts["gpu1"], "busy"):
         run = play(lab.path, "--check", *to(TO, "defer"), playbook=UPGRADE).expect_unchanged()
         named = ("default/busy", "default/cache", "its emptyDir is lost: scratch")
-        for words in (f"Kubernetes {FROM} -> {TO}", *named, "undone only by a restore"):
+        for words in ("cri-tools 1.36.0 -> 1.37.0", f"Kubernetes {FROM} -> {TO}", *named, "undone only by a restore"):
             assert words in run.words
         refused = play(lab.path, *to(TO, "refuse"), playbook=UPGRADE)
         assert refused.status and "GPUs are in use" in refused.failures()
@@ -179,7 +179,7 @@ def test_the_cluster_is_upgraded_around_a_training(
         assert kubelets(cluster) == {"cp1": TO, "gpu1": FROM, "gpu2": TO, "gpu3": TO}
     for name, now in packages(inventory).items():
         changed = {package.split()[0] for package in now - installed[name]}
-        assert changed == (set() if name == "gpu1" else {"kubeadm", "kubectl", "kubelet"})
+        assert changed == (set() if name == "gpu1" else {"cri-tools", "kubeadm", "kubectl", "kubelet"})
     for kind in KINDS:
         figure(f"gap ({kind})", prober.gap(kind).seconds)
         assert prober.gap(kind).seconds <= GAP

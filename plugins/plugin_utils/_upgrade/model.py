@@ -16,6 +16,7 @@ from .._nodes.kubernetes import recorded_version, release, release_of_package
 from .._nodes.plan import host_of
 
 Facts = Mapping[str, Any]
+OTHER_PACKAGES = ("cri-tools", "kubernetes-cni")
 
 
 @dataclass(frozen=True)
@@ -23,11 +24,11 @@ class Host:
     """A host of the run.
 
     ``kubernetes`` and ``etcd`` are what its control plane runs, empty on a worker. ``kubelet`` and ``containerd`` are
-    its packages. ``flags`` and feature ``gates`` are those of its kubelet, ``missing`` are images that it needs and
-    lacks. ``free`` and ``etcd_data`` are in MiB. ``interrupted`` is the kind of a change of its control plane that was
-    interrupted, and ``settings`` are those of an upgrade. ``lost`` are settings that only its manifests have.
-    ``gpu_pods`` and ``processes`` use its GPUs; the latter belong to other pods that a drain evicts. ``pending`` is
-    what site.yml would change, by role.
+    its packages, ``others`` those with versions of their own. ``flags`` and feature ``gates`` are those of its kubelet,
+    ``missing`` are images that it needs and lacks. ``free`` and ``etcd_data`` are in MiB. ``interrupted`` is the kind of
+    a change of its control plane that was interrupted, and ``settings`` are those of an upgrade. ``lost`` are settings
+    that only its manifests have. ``gpu_pods`` and ``processes`` use its GPUs; the latter belong to other pods that a
+    drain evicts. ``pending`` is what site.yml would change, by role.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Host:
     member: bool
     kubelet: str
     containerd: str = ""
+    others: Mapping[str, str] = field(default_factory=dict)
     kubernetes: str = ""
     etcd: str = ""
     flags: tuple[str, ...] = ()
@@ -119,6 +121,7 @@ def _host(name: str, variables: Facts, control_planes: Sequence[str], cluster: C
         member=bool(found.member),
         kubelet=release_of_package(installed.get("kubelet")),
         containerd=release_of_package(installed.get("containerd.io")),
+        others={name: release_of_package(installed[name]) for name in OTHER_PACKAGES if installed.get(name)},
         kubernetes=release(components.get(API_SERVER)),
         etcd=as_text(components.get(ETCD)),
         flags=tuple(as_texts(read.get("flags"))),

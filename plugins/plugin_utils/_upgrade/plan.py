@@ -20,7 +20,7 @@ from ...module_utils._kubeadm.manifests import COMPONENTS, ETCD
 from ...module_utils._kubeadm.upgrade import APPLY, NODE
 from ...module_utils._versions import compare_versions
 from .._nodes.kubernetes import NONE as CURRENT
-from .._nodes.kubernetes import kubelet_state, release
+from .._nodes.kubernetes import PROGRAMS, kubelet_state, release, release_of_package
 from .model import ClusterState, Facts, Host, Settings
 from .refusals import in_use, notes, refusals
 
@@ -134,6 +134,10 @@ def _entry(host: Host, action: str, cluster: ClusterState, settings: Settings) -
         after |= {"kubernetes": settings.wanted if action else host.kubernetes}
         keeps = not action or cluster.external_etcd or not etcd or compare_versions(etcd, host.etcd or etcd) < 0
         after |= {"etcd": host.etcd if keeps else etcd}
+    packages = as_mapping(settings.table.get(settings.wanted, {}).get("packages"))
+    for name, own in host.others.items():
+        is_new = name in packages and (behind or (action and name in PROGRAMS))
+        before[name], after[name] = own, release_of_package(packages[name]) if is_new else own
     step = NONE
     if action or behind:
         # A node in whose upgrade a run was interrupted may not be ready because of it.

@@ -9,9 +9,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...module_utils._words import abridged
+from .model import OTHER_PACKAGES
 from .plan import FIRST, LEAVE, NONE
 
-_LABELS = {"kubernetes": "control plane", "etcd": "etcd", "kubelet": "kubelet"}
+# The packages kubeadm and kubectl have the version of the kubelet.
+_LABELS = {
+    "kubernetes": "control plane",
+    "etcd": "etcd",
+    "kubelet": "kubelet",
+    **dict(zip(OTHER_PACKAGES, OTHER_PACKAGES, strict=True)),
+}
 _POLICIES = {
     "defer": "nodes whose GPUs are in use are deferred to a later run",
     "drain": "jobs are evicted",

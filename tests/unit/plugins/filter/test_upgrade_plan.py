@@ -47,7 +47,8 @@ def cluster(*planes: str) -> dict[str, Any]:
         components = {"kube-apiserver": f"v{FROM}", "etcd": "3.6.8-0"} if plane else {}
         read = {"components": components, "flags": ["node-ip"], "free": 2**20, "etcd_data": 2**10}
         preflight = {"node_name": name, "cluster": {"finished": True}}
-        preflight["installed"] = {"kubelet": f"{FROM}-1.1", "containerd.io": "2.3.6-1~debian.12~bookworm"}
+        packages = {"kubelet": f"{FROM}-1.1", "cri-tools": "1.36.0-1.1", "containerd.io": "2.3.6-1~debian.12~bookworm"}
+        preflight["installed"] = packages
         preflight["control_plane"] = {"texts": {"ClusterConfiguration": text}, "version": f"v{FROM}"} if plane else {}
         read |= {"interrupted": "", "settings": {}}
         found[name] = {"preflight_host": preflight, "kubernetes_upgrade_found": {"host": read}}
@@ -80,7 +81,7 @@ def steps(plan: dict[str, Any]) -> dict[str, tuple[str, str]]:
 def upgraded(hosts: dict[str, Any], *names: str, applied: bool = True) -> None:
     """Set these hosts to the new version."""
     for name in names:
-        hosts[name]["preflight_host"]["installed"]["kubelet"] = f"{TO}-1.1"
+        hosts[name]["preflight_host"]["installed"] |= {"kubelet": f"{TO}-1.1", "cri-tools": "1.37.0-1.1"}
         if read(hosts, name)["components"]:
             read(hosts, name)["components"] = {"kube-apiserver": f"v{TO}", "etcd": "3.7.0-0"}
     for each in api(hosts)["nodes"]:
@@ -103,8 +104,9 @@ def test_the_first_control_plane_applies_and_the_others_follow() -> None:
         "gpu2": ("upgrade", ""),
     }
     assert plan["order"] == {"control_planes": ["cp1", "cp2", "cp3"], "workers": ["gpu1", "gpu2"]}
-    assert plan["hosts"]["cp1"]["from"] == {"kubernetes": FROM, "etcd": "3.6.8-0", "kubelet": FROM}
-    assert plan["hosts"]["cp1"]["to"] == {"kubernetes": TO, "etcd": "3.7.0-0", "kubelet": TO}
+    before = {"kubernetes": FROM, "etcd": "3.6.8-0", "kubelet": FROM, "cri-tools": "1.36.0"}
+    assert plan["hosts"]["cp1"]["from"] == before
+    assert plan["hosts"]["cp1"]["to"] == {"kubernetes": TO, "etcd": "3.7.0-0", "kubelet": TO, "cri-tools": "1.37.0"}
     assert plan["cluster"]["CoreDNS"] == {"from": "v1.14.2", "to": "v1.14.6"}
     assert (plan["gap_seconds"], make(cluster("cp1"))["gap_seconds"] > 0) == (0, True)
 
