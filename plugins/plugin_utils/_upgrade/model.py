@@ -24,8 +24,8 @@ class Host:
     """A host of the run.
 
     ``kubernetes`` and ``etcd`` are what its control plane runs, empty on a worker. ``kubelet`` and ``containerd`` are
-    its packages, ``others`` those with versions of their own. ``flags`` and feature ``gates`` are those of its kubelet,
-    ``missing`` are images that it needs and lacks. ``free`` and ``etcd_data`` are in MiB. ``interrupted`` is the kind of
+    its packages, ``others`` those with other versions. ``flags`` and feature ``gates`` are those of its kubelet,
+    ``missing`` are images that it lacks. ``free`` and ``etcd_data`` are in MiB. ``interrupted`` is the kind of
     a change of its control plane that was interrupted, and ``settings`` are those of an upgrade. ``lost`` are settings
     that only its manifests have. ``gpu_pods`` and ``processes`` use its GPUs; the latter belong to other pods that a
     drain evicts. ``pending`` is what site.yml would change, by role.
