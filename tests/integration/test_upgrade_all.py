@@ -1,4 +1,5 @@
-"""A cluster gets each minor of the table while its only worker trains, the last one with three control planes.
+"""A cluster made by release 0.2.0 gets each minor of the table while its only worker trains, the last one with three
+control planes.
 
 etcd's heartbeat is 250 ms and its election timeout 2.5 s here (specs/upgrade-all.yml).
 """
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support import releases
 from support.api_prober import KINDS, ApiProber, admin_access, kubelet_server
 from support.cluster import Cluster
 from support.gpu_pod_prober import GpuPodProber
@@ -29,6 +31,9 @@ def lab() -> Iterator[Lab]:
     versions = [word for version in (OLDEST, MIDDLE, NEWEST) for word in ("--kubernetes", version)]
     lab_command("build", *versions, "--with", "etcd", timeout=7200)
     with running("upgrade-all", SPEC) as started:
+        env = {"ANSIBLE_COLLECTIONS_PATH": str(releases.install("0.2.0", started.directory / "release"))}
+        site = "gpulab.kubernetes.site"
+        play(started.path, *to(OLDEST), playbook=site, cwd=started.directory, env=env).expect_success()
         play(started.path, *to(OLDEST)).expect_success()
         yield started
 
