@@ -3,14 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shorten the time without an API while kubeadm replaces the static pods of this host.
 
-An API server whose etcd has stopped keeps its port open, and lets each request wait for 34 s; among them is one of the
-kubelet, before which it does not start the new etcd. Afterwards, it waits longer and longer before it connects again.
-A new one connects at once. When its own manifest is replaced, it waits for clients that watch.
+An API server whose etcd has stopped keeps its port open, and lets requests wait for up to 34 s; among them is one of
+the kubelet, before which it does not start the new etcd. Without an API server, that request fails at once. When the
+manifest of the API server itself is replaced, it waits up to 30 s for clients that watch.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -21,15 +22,18 @@ from .manifests import API_SERVER, ETCD, probe
 from .static_pods import StaticPods
 
 _INTERVAL = 0.5
+# If the new etcd does not start in this time, in seconds, something else is wrong.
+_LIMIT = 60.0
 
 
 class Hastener:
-    """Ends the API server of this host when its etcd has stopped because of a new manifest, or itself."""
+    """Ends the API server of this host when its manifest was replaced, and while a new etcd has not started."""
 
     def __init__(self, root: str, pods: StaticPods) -> None:
         self._root, self._pods = root, pods
         self._texts = {name: self._text(name) for name in (ETCD, API_SERVER)}
-        self._replaced: set[str] = set()
+        # The containers of a component when its manifest was replaced, and until when its new one is awaited.
+        self._former: dict[str, tuple[set[str], float]] = {}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -50,17 +54,24 @@ class Hastener:
                 self.look()
 
     def look(self) -> None:
-        """End the API server if one of the two has closed its port since its manifest was replaced."""
+        """Compare the manifests with those of the last time, and end the API server if it would only delay others."""
         for name, before in self._texts.items():
             text = self._text(name)
             if text and text != before:
+                self._former[name] = ({each.id for each in self._pods.containers(name)}, time.monotonic() + _LIMIT)
                 self._texts[name] = text
-                self._replaced.add(name)
-            if name in self._replaced and self._pods.reason(name, probe(self._texts[name], name)):
-                is_old = name == ETCD or self._pods.is_stale(name, [under(self._root, manifest_of(name))])
-                if is_old:
+            if name in self._former:
+                if self._is_replaced(name):
+                    del self._former[name]
+                else:
                     self._pods.restart(API_SERVER)
-                self._replaced.discard(name)
+
+    def _is_replaced(self, name: str) -> bool:
+        former, until = self._former[name]
+        if time.monotonic() > until:
+            return True
+        runs = any(each.running and each.id not in former for each in self._pods.containers(name))
+        return runs and (name == API_SERVER or not self._pods.reason(name, probe(self._texts[name], name)))
 
     def _text(self, name: str) -> str:
         return read_text(under(self._root, manifest_of(name))) or ""

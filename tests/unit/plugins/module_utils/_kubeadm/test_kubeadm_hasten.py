@@ -1,18 +1,19 @@
 # Copyright (c) 2026, The gpulab.kubernetes maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which replaced static pods end the API server while kubeadm upgrades a control plane."""
+"""When the API server is ended while kubeadm upgrades a control plane."""
 
 from __future__ import annotations
 
-import threading
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._errors import DomainError
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.hasten import Hastener
 from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.manifests import Probe
+from ansible_collections.gpulab.kubernetes.plugins.module_utils._kubeadm.static_pods import Container
 
 MANIFESTS = "etc/kubernetes/manifests"
 TEXT = """
@@ -27,28 +28,27 @@ spec:
 
 
 class Pods:
-    """The static pods of a host: which ports are ``closed``, and which containers are ``stale``."""
+    """The static pods of a host: the number of the ``running`` container of each, and those with ``closed`` ports."""
 
     def __init__(self) -> None:
+        self.running = {"etcd": 1, "kube-apiserver": 1}
         self.closed: set[str] = set()
-        self.stale: set[str] = set()
-        self.restarted: list[str] = []
+        self.restarts = 0
         self.broken = False
-        self.ended = threading.Event()
+
+    def containers(self, component: str) -> list[Container]:
+        if self.broken:
+            raise DomainError("crictl does not answer")
+        number = self.running[component]
+        return [Container(str(each), component, each == number, each != number, 0, 0) for each in range(number + 1)]
 
     def reason(self, component: str, asked: Probe) -> str:
         assert asked.port == 2381
         return "closed" if component in self.closed else ""
 
-    def is_stale(self, component: str, files: list[Path]) -> bool:
-        assert files[0].name == f"{component}.yaml"
-        return component in self.stale
-
     def restart(self, component: str) -> None:
-        if self.broken:
-            raise DomainError("crictl does not answer")
-        self.restarted.append(component)
-        self.ended.set()
+        assert component == "kube-apiserver"
+        self.restarts += 1
 
 
 @pytest.fixture
@@ -63,64 +63,86 @@ def write(root: Path, name: str, tag: str) -> None:
     (root / MANIFESTS / f"{name}.yaml").write_text(TEXT.format(name=name, tag=tag))
 
 
-@pytest.mark.parametrize(
-    ("replaced", "closed", "stale", "ends"),
-    [
-        ("", {"etcd", "kube-apiserver"}, {"kube-apiserver"}, False),
-        ("etcd", set(), set(), False),
-        ("etcd", {"etcd"}, set(), True),
-        ("kube-apiserver", set(), {"kube-apiserver"}, False),
-        ("kube-apiserver", {"kube-apiserver"}, {"kube-apiserver"}, True),
-        ("kube-apiserver", {"kube-apiserver"}, set(), False),
-    ],
-    ids=[
-        "something else closed the ports",
-        "the former etcd still answers",
-        "the former etcd has stopped",
-        "the former API server still answers",
-        "the former API server is stopping",
-        "the new API server is starting",
-    ],
-)
-def test_the_api_server_is_ended_once(root: Path, replaced: str, closed: set[str], stale: set[str], ends: bool) -> None:
-    pods: Any = Pods()
-    watched = Hastener(str(root), pods)
-    watched.look()
-    if replaced:
-        write(root, replaced, "2")
-    watched.look()
-    pods.closed, pods.stale = closed, stale
-    for _look in range(3):
-        watched.look()
-    assert pods.restarted == (["kube-apiserver"] if ends else [])
+def watched(root: Path) -> tuple[Any, Hastener]:
+    pods = Pods()
+    return pods, Hastener(str(root), cast(Any, pods))
+
+
+def test_nothing_is_ended_while_no_manifest_is_replaced(root: Path) -> None:
+    pods, hastener = watched(root)
+    pods.closed = {"etcd", "kube-apiserver"}
+    pods.running["kube-apiserver"] = 2
+    hastener.look()
+    assert pods.restarts == 0
+
+
+def test_the_api_server_does_not_run_without_its_etcd(root: Path) -> None:
+    """Neither while the former etcd stops, nor while the new one starts."""
+    pods, hastener = watched(root)
+    write(root, "etcd", "2")
+    hastener.look()
+    pods.closed = {"etcd"}
+    hastener.look()
+    pods.running["etcd"] = 2
+    hastener.look()
+    assert pods.restarts == 3
+    pods.closed = set()
+    for _look in range(2):
+        hastener.look()
+    pods.closed = {"etcd"}
+    hastener.look()
+    assert pods.restarts == 3
+
+
+def test_the_former_api_server_is_ended_and_the_new_one_may_start(root: Path) -> None:
+    pods, hastener = watched(root)
+    write(root, "kube-apiserver", "2")
+    hastener.look()
+    assert pods.restarts == 1
+    pods.running["kube-apiserver"], pods.closed = 2, {"kube-apiserver"}
+    for _look in range(2):
+        hastener.look()
+    assert pods.restarts == 1
 
 
 def test_it_is_ended_again_when_kubeadm_restores_a_manifest(root: Path) -> None:
-    pods: Any = Pods()
-    watched = Hastener(str(root), pods)
-    pods.closed = {"etcd"}
-    for tag in ("2", "1"):
-        write(root, "etcd", tag)
-        watched.look()
-    assert pods.restarted == ["kube-apiserver"] * 2
+    pods, hastener = watched(root)
+    for number in (2, 3):
+        write(root, "etcd", str(number))
+        hastener.look()
+        pods.running["etcd"] = number
+        hastener.look()
+    assert pods.restarts == 2
+
+
+def test_an_etcd_that_does_not_start_is_given_up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pods, hastener = watched(root)
+    write(root, "etcd", "2")
+    hastener.look()
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    for _look in range(2):
+        hastener.look()
+    assert pods.restarts == 1
 
 
 def test_a_busy_container_runtime_is_asked_again(root: Path) -> None:
-    pods: Any = Pods()
-    pods.closed, pods.broken = {"etcd"}, True
-    with Hastener(str(root), pods).running():
+    pods, hastener = watched(root)
+    pods.broken = True
+    with hastener.running():
         write(root, "etcd", "2")
-        assert not pods.ended.wait(1.2)
+        time.sleep(1.2)
+        assert pods.restarts == 0
         pods.broken = False
-        assert pods.ended.wait(5)
-    assert pods.restarted == ["kube-apiserver"]
+        end = time.monotonic() + 10
+        while not pods.restarts and time.monotonic() < end:
+            time.sleep(0.05)
+    assert pods.restarts
 
 
-def test_a_control_plane_without_etcd_of_its_own_is_watched(root: Path) -> None:
+def test_a_control_plane_with_an_external_etcd_is_watched(root: Path) -> None:
     (root / MANIFESTS / "etcd.yaml").unlink()
-    pods: Any = Pods()
-    watched = Hastener(str(root), pods)
+    pods, hastener = watched(root)
     write(root, "kube-apiserver", "2")
-    pods.closed = pods.stale = {"kube-apiserver"}
-    watched.look()
-    assert pods.restarted == ["kube-apiserver"]
+    hastener.look()
+    assert pods.restarts == 1
