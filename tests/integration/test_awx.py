@@ -174,7 +174,9 @@ def test_kubernetes_is_upgraded_as_approved(inventory: Inventory, directory: Pat
     stored = with_variables(inventory, **wanted)
     shown = launch("gpulab preview Kubernetes upgrade", stored, directory.with_name("shown")).expect_success()
     assert f"-> {NEXT}" in shown.words and shown.changed() == set()
-    unapproved = launch("gpulab allowed Kubernetes upgrade", stored, directory)
+    # The approval of another workflow is none of a plan.
+    checked = launch("gpulab preflight", stored, directory.with_name("checked")).expect_success()
+    unapproved = launch("gpulab allowed Kubernetes upgrade", stored, directory, after=checked)
     assert (unapproved.status, unapproved.changed()) == ("failed", set()) and "no plan was approved" in unapproved.words
     another = with_variables(stored, cluster_serial=2)
     other = launch("gpulab allowed Kubernetes upgrade", another, directory, after=shown)
