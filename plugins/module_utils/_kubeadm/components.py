@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NoReturn
 
+from .._errors import DomainError, reported
 from .._files import read_text, under
 from . import leaves
 from .differences import manifest_of
@@ -59,3 +61,15 @@ class Components:
             if names:
                 self.wait(component, names, since)
         self._undo.end()
+
+    def fail(self, error: DomainError, doing: str, undone: str) -> NoReturn:
+        """Undo the change, and raise its error with what is in place then: ``undone``, or the copies of the files."""
+        try:
+            self.undo()
+        except (DomainError, OSError) as another:
+            raise DomainError(
+                f"{doing} {error}\nIt could not be undone: {reported(another)}\nThe files as they were before are "
+                f"copied in {self._undo.copies}; the next run continues to undo the change.",
+                **error.fields,
+            ) from another
+        raise DomainError(f"{doing} {error}\n{undone}", undone=True, **error.fields) from error

@@ -227,24 +227,14 @@ class ControlPlane:
 
     def _fail(self, error: DomainError) -> None:
         """Undo the change and raise its error."""
-        copies = f"The files as they were before are copied in {self._undo.copies}"
         if leaves.expired(self._undo.copies):
             raise DomainError(
-                f"Error while renewing certificates that have expired: {error}\n{copies}; the next run of "
-                "gpulab.kubernetes.renew_certificates repeats the renewal.",
+                f"Error while renewing certificates that have expired: {error}\nThe files as they were before are "
+                f"copied in {self._undo.copies}; the next run of gpulab.kubernetes.renew_certificates repeats the "
+                "renewal.",
                 **error.fields,
             ) from error
-        try:
-            self._components.undo()
-        except (DomainError, OSError) as another:
-            raise DomainError(
-                f"Error while changing the control plane: {error}\nIt could not be undone: {reported(another)}\n"
-                f"{copies}; the next run continues to undo the change.",
-                **error.fields,
-            ) from another
-        raise DomainError(
-            f"Error while changing the control plane: {error}\n{_UNDONE}", undone=True, **error.fields
-        ) from error
+        self._components.fail(error, "Error while changing the control plane:", _UNDONE)
 
     def _upload(self) -> None:
         if not self._module.check_mode:

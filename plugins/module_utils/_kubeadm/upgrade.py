@@ -222,20 +222,12 @@ class Upgrade:
         before = image_tag(self._undo.original(manifest_of(ETCD)) or "", ETCD) if ETCD in now else ""
         if ETCD in now and now[ETCD].split(".")[:2] != before.split(".")[:2]:
             raise DomainError(f"{doing} {error}\n{_RESTORE}", **error.fields) from error
-        try:
-            self._components.undo()
-        except (DomainError, OSError) as another:
-            raise DomainError(
-                f"{doing} {error}\nIt could not be undone: {reported(another)}\nThe files as they were before are "
-                f"copied in {self._undo.copies}; the next run continues to undo it.",
-                **error.fields,
-            ) from another
-        raise DomainError(
-            f"{doing} {error}\nThe files from before are in place again, and the control plane is healthy. Repair the "
-            f"cause, and {_AGAIN}.",
-            undone=True,
-            **error.fields,
-        ) from error
+        self._components.fail(
+            error,
+            doing,
+            "The files from before are in place again, and the control plane is healthy. Repair the cause, and "
+            f"{_AGAIN}.",
+        )
 
     def _prune(self) -> None:
         """Remove all but the newest of each kind of kubeadm's copies."""
