@@ -93,6 +93,9 @@ cluster:
       description: Nodes as from M(gpulab.kubernetes.preflight_info).
       type: list
       elements: dict
+    accepts_check:
+      description: Whether the Job that kubeadm creates as a check can run on a node, which depends on taints.
+      type: bool
     pods:
       description: Pods that a drain evicts, with node, controller and emptyDir volumes.
       type: list

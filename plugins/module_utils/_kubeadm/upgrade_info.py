@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .._cluster.drain import owner, to_evict
-from .._cluster.node_list import read_nodes
+from .._cluster.node_list import CONTROL_PLANE, read_nodes
 from .._etcd.client import facts
 from .._files import read_text, text_or_nothing, under
 from .._host.facts import disks
@@ -86,9 +86,11 @@ def _size(directory: Path) -> int:
 def _questions(api: Api) -> dict[str, Any]:
     apps = "/apis/apps/v1/namespaces/kube-system"
     groups = as_mapping(api.get("/apis").body).get("groups")
+    nodes = [*_list(api, "/api/v1/nodes")]
     pods = [_plain(each) for each in _list(api, "/api/v1/pods")]
     return {
-        "nodes": read_nodes(_list(api, "/api/v1/nodes")),
+        "nodes": read_nodes(nodes),
+        "accepts_check": any(map(_accepts_check, nodes)),
         "pods": [_pod(each) for each in to_evict(pods) if each["spec"].get("nodeName")],
         "groups": sorted(as_text(each.get("name")) for each in as_mappings(groups)),
         "old_objects": list(_old_objects(api)),
@@ -109,6 +111,14 @@ def _list(api: Api, path: str) -> Iterator[Mapping[str, Any]]:
         token = as_text(as_mapping(body.get("metadata")).get("continue"))
         if not token:
             return
+
+
+def _accepts_check(node: Mapping[str, Any]) -> bool:
+    """Return whether kubeadm's check CreateJob can run on a node: it tolerates the control plane's taint only."""
+    spec = as_mapping(node.get("spec"))
+    taints = {(as_text(each.get("key")), as_text(each.get("effect"))) for each in as_mappings(spec.get("taints"))}
+    refused = [each for each in taints - {(CONTROL_PLANE, "NoSchedule")} if each[1] in ("NoSchedule", "NoExecute")]
+    return not refused and spec.get("unschedulable") is not True
 
 
 def _old_objects(api: Api) -> Iterator[str]:

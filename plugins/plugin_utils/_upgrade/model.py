@@ -64,6 +64,7 @@ class ClusterState:
     kubelet_configuration: Facts = field(default_factory=dict)
     proxy: Facts = field(default_factory=dict)
     nodes: tuple[Facts, ...] = ()
+    accepts_check: bool = True
     pods: tuple[Facts, ...] = ()
     groups: tuple[str, ...] = ()
     old_objects: tuple[str, ...] = ()
@@ -193,10 +194,14 @@ def cluster_of(hostvars: Mapping[str, Any], api_host: str) -> ClusterState:
         kubelet_configuration=read_document(texts.get("KubeletConfiguration")),
         proxy=read_document(texts.get("KubeProxyConfiguration")),
         nodes=tuple(map(_node, as_mappings(read.get("nodes")))),
+        accepts_check=read.get("accepts_check") is not False,
         pods=tuple(map(_pod, as_mappings(read.get("pods")))),
         groups=tuple(as_texts(read.get("groups"))),
         old_objects=tuple(as_texts(read.get("old_objects"))),
-        members=tuple(_texts(each, "id", "name", "health") for each in as_mappings(found.get("etcd"))),
+        members=tuple(
+            {**_texts(each, "id", "name", "health"), "learner": each.get("learner") is True}
+            for each in as_mappings(found.get("etcd"))
+        ),
         etcd_error=as_text(found.get("etcd_error")),
         coredns=as_text(read.get("coredns")),
         kube_proxy=as_text(read.get("kube_proxy")),

@@ -29,6 +29,7 @@ FIRST, UPGRADE, NONE, LEAVE = "upgrade_first", "upgrade", "none", "leave"
 _CONTROL_PLANE_SECONDS, _KUBELET_SECONDS, _GAP_SECONDS = 180, 60, 45
 _IGNORE, _REFUSE, _DEFER = "ignore", "refuse", "defer"
 _REGISTRY = "registry.k8s.io"
+_CHECK = "CreateJob"
 
 
 def plan(
@@ -57,6 +58,7 @@ def plan(
         "backup": bool(leading)
         and not cluster.external_etcd
         and not any(host.interrupted == undo.UPGRADE for host in hosts),
+        "ignored_checks": [] if cluster.accepts_check else [_CHECK],
         "notes": notes(hosts, cluster, settings),
         "refusals": refusals(hosts, cluster, settings, steps, control_planes),
     }

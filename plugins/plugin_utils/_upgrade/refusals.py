@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ...module_utils._etcd.members import HEALTHY
+from ...module_utils._etcd.members import HEALTHY, member_of
+from ...module_utils._etcd.quorum import find, may_stop
 from ...module_utils._json import as_mapping, as_mappings, as_text
 from ...module_utils._kubeadm.undo import UPGRADE
 from ...module_utils._versions import compare_versions
@@ -85,7 +86,7 @@ def refusals(
     reasons = list(_versions(cluster, settings))
     return reasons or [
         *_skew(cluster, settings),
-        *_health(hosts, cluster),
+        *([*_health(hosts, cluster)] or _quorum(steps, cluster, settings)),
         *_refused_by_version(hosts, cluster, settings),
         *_lost(steps),
         *_space(steps),
@@ -119,6 +120,11 @@ def notes(hosts: Sequence[Host], cluster: ClusterState, settings: Settings) -> l
         found.append("etcd is external: it is neither upgraded nor backed up, so back it up before")
     elif not cluster.members:
         found.append("etcd was not asked for its members, because its tools are not installed yet")
+    if not cluster.accepts_check:
+        found.append(
+            "no node can run the Job with which kubeadm checks the cluster (all are cordoned or have other taints than "
+            "the control plane's), so this check is ignored"
+        )
     there = {host.node for host in hosts}
     left = [
         f"{each['name']} ({each['kubelet'].removeprefix('v')})"
@@ -182,6 +188,14 @@ def _health(hosts: Sequence[Host], cluster: ClusterState) -> Iterator[str]:
         if member["health"] != HEALTHY:
             label = member["name"] or member["id"]
             yield f"The member {label} of etcd is {member['health']}. Repair or remove it first."
+
+
+def _quorum(steps: Sequence[Host], cluster: ClusterState, settings: Settings) -> list[str]:
+    """Return why etcd may not restart on a host. The only member of a cluster may."""
+    members = [member_of(each) for each in cluster.members]
+    restarted = [host for host in steps if host.kubernetes != settings.wanted and find(members, host.node)]
+    verdicts = ((host.name, may_stop(members, [host.node], last_voter=True)) for host in restarted)
+    return [f"{name}: {verdict.reason}" for name, verdict in verdicts if not verdict.allowed][:1]
 
 
 def _refused_by_version(hosts: Sequence[Host], cluster: ClusterState, settings: Settings) -> Iterator[str]:

@@ -236,6 +236,9 @@ def broken(hosts: dict[str, Any], kind: str) -> None:
         "unknown": lambda: api(hosts)["nodes"].append({**node("odd"), "kubelet": ""}),
         "not ready": lambda: api(hosts)["nodes"][0].update(ready=False),
         "member": lambda: hosts["cp1"]["kubernetes_upgrade_found"]["etcd"][0].update(health="unhealthy"),
+        "two members": lambda: hosts["cp1"]["kubernetes_upgrade_found"]["etcd"].append(
+            {"name": "cp2", "id": "2", "health": "healthy"}
+        ),
         "etcd": lambda: hosts["cp1"]["kubernetes_upgrade_found"].update(etcd_error="no quorum"),
         "objects": lambda: api(hosts).update(old_objects=["workloads/team/a"]),
         "flag": lambda: read(hosts, "gpu1").update(flags=["boot_id_file"]),
@@ -277,6 +280,7 @@ def configure(hosts: dict[str, Any], text: str) -> None:
         ("unknown", "The version of the kubelet of odd is unknown"),
         ("not ready", "The control plane cp1 is not ready"),
         ("member", "The member cp1 of etcd is unhealthy"),
+        ("two members", "cp1: A cluster of two members stops when either of them stops. Add a third member"),
         ("etcd", "etcd can't be read: no quorum. Check it with"),
         ("objects", "1 object of scheduling.k8s.io/v1alpha2"),
         ("flag", "gpu1: the kubelet of 1.37.2 does not start with --boot_id_file"),
@@ -338,6 +342,16 @@ def test_a_node_that_an_interrupted_upgrade_has_left_unready_is_upgraded() -> No
     read(hosts, "cp1").update(interrupted="upgrade")
     # Its backup is from before it began, and etcd may be newer than the tools for another one.
     assert (make(hosts)["refusals"], make(hosts)["backup"], make(cluster("cp1"))["backup"]) == ([], False, True)
+
+
+def test_kubeadms_check_is_ignored_if_no_node_can_run_it() -> None:
+    hosts = cluster("cp1")
+    api(hosts)["accepts_check"] = True
+    assert (make(hosts)["ignored_checks"], make(hosts)["notes"]) == ([], [])
+    api(hosts)["accepts_check"] = False
+    plan = make(hosts)
+    assert (plan["ignored_checks"], plan["refusals"]) == (["CreateJob"], [])
+    assert "no node can run the Job with which kubeadm checks the cluster" in plan["notes"][0]
 
 
 def test_notes_name_queues_and_nodes_that_are_not_in_the_run() -> None:

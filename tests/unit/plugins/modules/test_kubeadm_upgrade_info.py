@@ -104,6 +104,31 @@ def test_the_cluster_is_read(host: ControlPlaneHost) -> None:
     assert [(each["name"], each["health"]) for each in result["etcd"]] == [("cp1", "healthy")]
 
 
+CORDONED = {"unschedulable": True}
+
+
+def taint(key: str, effect: str = "NoSchedule") -> dict[str, Any]:
+    return {"taints": [{"key": key, "effect": effect}]}
+
+
+@pytest.mark.parametrize(
+    ("specs", "accepts"),
+    [
+        ([taint("node-role.kubernetes.io/control-plane"), CORDONED], True),
+        ([taint("nvidia.com/gpu", "PreferNoSchedule")], True),
+        ([taint("nvidia.com/gpu"), {}], True),
+        ([taint("nvidia.com/gpu"), CORDONED], False),
+        ([taint("node-role.kubernetes.io/control-plane", "NoExecute")], False),
+        ([taint("node.kubernetes.io/unreachable", "NoExecute")], False),
+    ],
+)
+def test_taints_decide_whether_kubeadms_check_can_run(
+    host: ControlPlaneHost, specs: list[dict[str, Any]], accepts: bool
+) -> None:
+    answer(host, **{"/api/v1/nodes?limit=100": {"items": [{**NODE, "spec": spec} for spec in specs]}})
+    assert read(host, cluster=True)["cluster"]["accepts_check"] is accepts
+
+
 def test_an_api_that_does_not_answer_is_an_error_of_the_cluster(host: ControlPlaneHost) -> None:
     answer(host)
     host.api.answers["/api/v1/nodes?limit=100"] = (500, {"message": "etcd is slow"})
