@@ -96,7 +96,7 @@ QUESTIONS = (
     ("my GPUs show 0", "docs/troubleshooting.md#nvidiacomgpu-is-0-or-missing", "To fix it"),
     ("add a node", "docs/own-machines.md#after-the-first-run", "add a line to the inventory and run `site.yml` again"),
     ("remove a node", "docs/nodes.md#remove-a-worker", "-e node=gpu2"),
-    ("upgrade Kubernetes", "docs/upgrades.md#upgrade", "cluster_disruption_policy=defer"),
+    ("upgrade Kubernetes", "docs/upgrades.md", "cluster_disruption_policy=defer"),
     ("back up", "docs/backup.md#take-a-backup-now", "gpulab.kubernetes.backup"),
     ("restore", "docs/restore.md", "-e restore_confirm=lab"),
     ("share one GPU between two", "docs/sharing-gpus.md#one-gpu-for-two-people", "host_vars/gpu1.yml"),

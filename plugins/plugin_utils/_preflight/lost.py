@@ -23,7 +23,10 @@ _MOST = 5
 _UNNAMED = "kubernetes"
 # A restore is refused by its own rules, and replaces what these refuse.
 NOT_FOR_RESTORES = frozenset(
-    {"control_plane_refused", "cluster_unreadable", "host_in_other_cluster", "port_in_use", "control_plane_lost"}
+    {
+        *("control_plane_refused", "cluster_unreadable", "host_in_other_cluster", "port_in_use"),
+        *("control_plane_lost", "upgrade_unfinished"),
+    }
 )
 
 

@@ -149,8 +149,7 @@ def _versions(cluster: ClusterState, settings: Settings) -> Iterator[str]:
     elif compare_versions(wanted, running) < 0:
         yield (
             f"The cluster runs {running}, and Kubernetes can't be downgraded to {wanted}: etcd keeps what the newer "
-            f"version wrote. Set cluster_kubernetes_version to {running}; or restore a backup from before the upgrade "
-            "(gpulab.kubernetes.restore), which loses what has changed since."
+            f"version wrote. Set cluster_kubernetes_version to {running}."
         )
     elif minor(wanted) > minor(running) + 1:
         following = [each for each in table if minor(each) == minor(running) + 1]

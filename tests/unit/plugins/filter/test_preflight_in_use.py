@@ -154,7 +154,7 @@ def test_invalid_configuration_documents_are_ignored(text: str) -> None:
 
 
 def test_a_control_plane_that_was_not_upgraded_is_refused() -> None:
-    """Except by the playbook that completes the upgrade, and while the API does not answer."""
+    """Except by the playbooks that complete or give up the upgrade, and while the API does not answer."""
     tags = {"components": {"kube-apiserver": "v1.36.4"}}
     assert check(in_use(tags)) == []
     mixed = in_use({**tags, "version": "v1.37.1"}, {"ClusterConfiguration": CLUSTER.replace("1.36.4", "1.37.1")})
@@ -162,6 +162,7 @@ def test_a_control_plane_that_was_not_upgraded_is_refused() -> None:
     assert problem["kind"] == "upgrade_unfinished"
     assert "the cluster has 1.37.1, and its API servers have cp1 1.36.4" in problem["what"]
     assert check(mixed, kubernetes_upgrading=True) == []
+    assert check(mixed, restores=True) == []
 
 
 def test_cluster_version_outside_the_table_has_no_answer() -> None:

@@ -209,7 +209,7 @@ def test_the_default_policy_refuses_before_anything_changes() -> None:
     [
         ("1.99.0", "is not in the table of versions, which has 1.35.8"),
         ("1.35.8", "can't be downgraded to 1.35.8: etcd keeps what the newer version wrote. Set"),
-        ("1.36.4", "restore a backup from before the upgrade (gpulab.kubernetes.restore)"),
+        ("1.36.4", "Set cluster_kubernetes_version to 1.36.5"),
     ],
 )
 def test_versions_that_are_refused(wanted: str, words: str) -> None:
