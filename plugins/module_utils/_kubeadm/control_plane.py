@@ -20,7 +20,7 @@ from .etcd_gate import EtcdGate
 from .manifests import API_SERVER, COMPONENTS, ETCD, image
 from .run import Kubeadm
 from .static_pods import StaticPods
-from .undo import CONFIGURATION, NONE, NOTHING, REFUSE, RENEWAL, REPEAT, UNDO, Undo, next_step
+from .undo import CONFIGURATION, NONE, NOTHING, REFUSE, RENEWAL, REPEAT, UNDO, UPGRADE, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
 # What a renewal takes from the configuration in the cluster.
@@ -57,12 +57,14 @@ class ControlPlane:
                 self._undo.end()
         old = leaves.expired(self._undo.copies) if self._undo.names else []
         step = next_step(self._undo.state, self._undo.kind, bool(old))
-        # Expired certificates are renewed in any case: an upgrade can't be completed with them.
-        if step == REFUSE and params["certificates"] != EXPIRED:
+        # Expired certificates are renewed in any case: an upgrade can't be completed with them. Its record stays.
+        if step == REFUSE and params["certificates"] != EXPIRED and not params["verify"]:
             raise DomainError(
                 "Error while changing the control plane: its upgrade was interrupted. Complete it first: run "
                 "gpulab.kubernetes.upgrade_cluster."
             )
+        # An upgrade does not repeat what was done with the former certificates.
+        old = old if step != REFUSE else []
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
         if gone or params["certificates"] == ALL or (step == REPEAT and not params["verify"]):
             leaves.check_clock(params["controller_time"])
@@ -78,7 +80,8 @@ class ControlPlane:
         changes = abridged([*earlier, *plan.changes])
         pending = not params["restart"] and (step != NOTHING or plan.differs)
         uploaded = params["upload"] and not pending
-        changed = bool(changes) or uploaded or (step != NOTHING and params["certificates"] != EXPIRED)
+        completed = step in (REPEAT, UNDO) and params["certificates"] != EXPIRED
+        changed = bool(changes) or uploaded or completed
         result: dict[str, Any] = {
             "changed": changed and not pending,
             "changes": changes,
@@ -103,7 +106,7 @@ class ControlPlane:
     def _resume(self, step: str, gone: list[str]) -> tuple[list[str], list[str]]:
         """Repeat or undo what was interrupted. Return what this changes, and the components that it restarts."""
         params, check = self._module.params, self._check
-        if step == NOTHING or (step == REPEAT and params["verify"]):
+        if step == NOTHING or (step in (REPEAT, REFUSE) and params["verify"]):
             return [], []
         undone = self._differences.undone() if step == UNDO else []
         if params["certificates"] == EXPIRED:
@@ -139,6 +142,8 @@ class ControlPlane:
             leaves.check_whole(self._root, names)
             if recorded:
                 self._undo.end()
+            elif self._is_upgrading:
+                self._undo.copy_again(names)
         return [f"certificates: renewed {listing(names)} (expired)"] if names else []
 
     def _plan(self, gone: list[str], everything: bool) -> Plan:
@@ -167,7 +172,7 @@ class ControlPlane:
         self._pods.check_kubelet()
         for component, text in plan.manifests.items():
             self._pods.pull(image(text, component), self._module.params["timeout"])
-        if plan.differs:
+        if plan.differs and not self._is_upgrading:
             renewed = leaves.renewed_files(self._root) if plan.renewed else []
             kind = CONFIGURATION if plan.manifests or plan.serving else RENEWAL
             names = [*map(manifest_of, plan.manifests), *plan.serving, *renewed]
@@ -183,15 +188,20 @@ class ControlPlane:
                 # It waits up to five minutes before it starts again what has ended often.
                 self._pods.restart_kubelet()
         except (DomainError, OSError) as error:
-            if not gated or self._undo.state == NONE:
+            if not gated or self._undo.state == NONE or self._is_upgrading:
                 raise
             self._fail(reported(error))
-        if gated:
+        if gated and not self._is_upgrading:
             self._undo.end()
+
+    @property
+    def _is_upgrading(self) -> bool:
+        """Whether there is a record of an upgrade, which only kubeadm_upgrade ends."""
+        return self._undo.state != NONE and self._undo.kind == UPGRADE
 
     def _for_renewal(self) -> Mapping[str, Any]:
         """Return the configuration for a renewal; one that is repeated has its own."""
-        if self._undo.settings:
+        if self._undo.settings and not self._is_upgrading:
             return self._undo.settings
         compared = self._module.params["compare"]
         recorded = {} if compared else cluster_settings.configuration(self._module, self._root)
@@ -203,8 +213,12 @@ class ControlPlane:
     def _write_certificates(self, plan: Plan) -> None:
         if plan.renewed:
             # kubeadm reads the former certificates, which an interrupted renewal may have damaged.
-            self._undo.put_back()
-            leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._undo.settings))
+            damaged = [name for name in self._undo.restorable() if not name.endswith(".yaml")]
+            self._undo.put_back(damaged if self._is_upgrading else None)
+            leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._for_renewal()))
+            if self._is_upgrading:
+                # If the upgrade is undone, it must not return to certificates that have expired.
+                self._undo.copy_again(leaves.renewed_files(self._root))
         for name, data in plan.serving.items():
             _write(self._path(name), data, 0o600 if name.endswith(".key") else 0o644)
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Shorten the time without an API while kubeadm replaces the static pods of this host.
 
-An API server whose etcd has stopped keeps its port open, and lets requests wait for up to 34 s; among them is one of
-the kubelet, before which it does not start the new etcd. Without an API server, that request fails at once. When the
-manifest of the API server itself is replaced, it waits up to 30 s for clients that watch.
+An API server whose etcd has stopped keeps its port open, and lets requests wait for up to 34 s. The kubelet sends one,
+and starts the new etcd only after it was answered. Without an API server, the request fails at once. When the manifest
+of the API server itself is replaced, the former server waits up to 30 s for clients that watch.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ class Hastener:
     def __init__(self, root: str, pods: StaticPods) -> None:
         self._root, self._pods = root, pods
         self._texts = {name: self._text(name) for name in (ETCD, API_SERVER)}
-        # The containers of a component when its manifest was replaced, and until when its new one is awaited.
-        self._former: dict[str, tuple[set[str], float]] = {}
+        # When the manifests were last seen as they are in _texts, in seconds since 1970.
+        self._seen = time.time()
+        # Since when a component has a new container if its manifest was replaced, and until when that is awaited.
+        self._awaited: dict[str, tuple[float, float]] = {}
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -55,22 +57,25 @@ class Hastener:
 
     def look(self) -> None:
         """Compare the manifests with those of the last time, and end the API server if it would only delay others."""
+        now = time.time()
         for name, before in self._texts.items():
             text = self._text(name)
             if text and text != before:
-                self._former[name] = ({each.id for each in self._pods.containers(name)}, time.monotonic() + _LIMIT)
+                self._awaited[name] = (self._seen, time.monotonic() + _LIMIT)
                 self._texts[name] = text
-            if name in self._former:
-                if self._is_replaced(name):
-                    del self._former[name]
-                else:
-                    self._pods.restart(API_SERVER)
+        self._seen = now
+        for name in [*self._awaited]:
+            if self._is_replaced(name):
+                del self._awaited[name]
+            else:
+                # A new API server may have started meanwhile.
+                self._pods.restart(API_SERVER, self._awaited[name][0] if name == API_SERVER else None)
 
     def _is_replaced(self, name: str) -> bool:
-        former, until = self._former[name]
+        since, until = self._awaited[name]
         if time.monotonic() > until:
             return True
-        runs = any(each.running and each.id not in former for each in self._pods.containers(name))
+        runs = any(each.running and each.created > since for each in self._pods.containers(name))
         return runs and (name == API_SERVER or not self._pods.reason(name, probe(self._texts[name], name)))
 
     def _text(self, name: str) -> str:

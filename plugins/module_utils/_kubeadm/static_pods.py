@@ -147,12 +147,13 @@ class StaticPods:
         text = self._runner.check(argv, f"listing the containers of {component}").stdout
         return [each for each in read_containers(text) if each.component == component]
 
-    def restart(self, component: str) -> None:
+    def restart(self, component: str, before: float | None = None) -> None:
         """Stop the containers of a component; the kubelet starts a new one, even if this run ends here.
 
-        Restarting the kubelet would not help: with an API server whose etcd has stopped, it starts no pods.
+        With ``before``, those that were created later are not stopped. Restarting the kubelet would not help: with an
+        API server whose etcd has stopped, it starts no pods.
         """
-        found = self.containers(component)
+        found = [each for each in self.containers(component) if before is None or each.created <= before]
         argv = _stop_command(component, found)
         if argv:
             self._runner.check(argv, f"restarting {component}", timeout=_STOP_LIMIT)
@@ -198,7 +199,7 @@ class StaticPods:
                 reason = self.reason(component, asked)
             elif not hastened and self.reason(component, asked):
                 # The kubelet is stopping the container of the former manifest, which has closed its port.
-                self.restart(component)
+                self.restart(component, since)
                 hastened = True
             now = time.monotonic()
             healthy_since = None if reason else healthy_since or now

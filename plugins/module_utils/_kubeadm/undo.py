@@ -110,16 +110,24 @@ class Undo:
             shutil.rmtree(self._directory / _FILES, ignore_errors=True)
             self.since = time.time()
         for name in paths:
-            if name in self._modes:
-                continue
-            source = under(self._root, name)
-            data, self._modes[name] = read_file(source), file_mode(source)
-            if data is not None:
-                make_directory(self._directory, 0o700)
-                state = source.stat()
-                put_file(self._copy(name), data, 0o600, (state.st_uid, state.st_gid))
+            if name not in self._modes:
+                self._take(name)
         self.kind, self.settings = kind, dict(settings or {})
         self._write(CHANGING)
+
+    def copy_again(self, paths: Iterable[str]) -> None:
+        """Replace the copies of these files."""
+        for name in paths:
+            self._take(name)
+        self._write(self.state)
+
+    def _take(self, name: str) -> None:
+        source = under(self._root, name)
+        data, self._modes[name] = read_file(source), file_mode(source)
+        if data is not None:
+            make_directory(self._directory, 0o700)
+            state = source.stat()
+            put_file(self._copy(name), data, 0o600, (state.st_uid, state.st_gid))
 
     def original(self, name: str) -> str | None:
         """Return the text of a file before the change, None if there was none or it is not part of a change."""

@@ -27,20 +27,21 @@ from .damage import KUBELET_CONFIGURATION
 from .differences import manifest_of
 from .etcd_gate import EtcdGate
 from .hasten import Hastener
-from .manifests import COMPONENTS, ETCD, image, image_tag, tag, with_image
+from .manifests import API_SERVER, COMPONENTS, ETCD, image, image_tag, probe, tag, with_image
 from .run import Kubeadm
 from .static_pods import StaticPods
-from .undo import NONE, UNDOING, UPGRADE, Undo
+from .undo import CHANGING, NONE, UNDOING, UPGRADE, Undo
 from .upgrade_info import COPIES
 
 APPLY, NODE, REPAIR = "apply", "node", "repair"
 _NUMBER = re.compile(r"-?[0-9][0-9-]*$")
 _AGAIN = "run gpulab.kubernetes.upgrade_cluster again"
 _RESTORE = (
-    "etcd has already written with its new minor, so the former files can't be used any more. Repair what the message "
-    f"says, and {_AGAIN}: it continues here. If that is impossible, restore the backup that was taken before the "
-    "upgrade (gpulab.kubernetes.restore, docs/restore.md), which loses what has changed since."
+    "etcd may have written with its new minor already, so the former files are not used any more. Repair the cause, "
+    f"and {_AGAIN}: it continues here. If that is impossible, restore the backup that was taken before the upgrade "
+    "(gpulab.kubernetes.restore, docs/restore.md), which loses what has changed since."
 )
+_DOING = "Error while upgrading the control plane:"
 
 
 class Upgrade:
@@ -93,10 +94,44 @@ class Upgrade:
 
     def _repair(self) -> dict[str, Any]:
         """Let the API return after an interruption, so that the upgrade can be planned again."""
-        lost = self._lost() if self._undo.state != NONE and self._undo.kind == UPGRADE else []
-        if lost and not self._module.check_mode:
-            self._restore_lost(lost, needs_quorum=False)
-        return self._result(bool(lost), "", [f"restored {name}" for name in lost], bool(lost))
+        # With expired certificates, nothing becomes healthy: gpulab.kubernetes.renew_certificates comes first.
+        if self._undo.state == NONE or self._undo.kind != UPGRADE or leaves.expired(self._root):
+            return self._result(False, "", ())
+        check, lost = self._module.check_mode, self._lost()
+        changes = [f"restored {name}" for name in lost]
+        if self._undo.state == CHANGING and lost:
+            if not check:
+                self._restore_lost(lost, needs_quorum=False)
+        elif self._undo.state == UNDOING or not self._answers():
+            changes = ["restored the files from before the upgrade, because the API server is not healthy"]
+            if not check:
+                self._go_back()
+        return self._result(bool(changes), "", changes, bool(changes))
+
+    def _answers(self) -> bool:
+        """Return whether the API server on this host is healthy, or becomes so; a preview does not wait."""
+        name = manifest_of(API_SERVER)
+        if self._module.check_mode:
+            return not self._pods.reason(API_SERVER, probe(read_text(self._path(name)) or "", API_SERVER))
+        try:
+            self._components.wait(API_SERVER, [name], self._undo.since)
+        except (DomainError, OSError):
+            return False
+        return True
+
+    def _go_back(self) -> None:
+        """Restore the files from before the upgrade; if etcd has moved to a new minor, all but its own."""
+        try:
+            if not self._has_new_etcd():
+                self._components.undo()
+                return
+            self._undo.put_back([manifest_of(name) for name in COMPONENTS if name != ETCD])
+            self._await_all(self._undo.since, needs_quorum=False)
+        except (DomainError, OSError) as error:
+            raise DomainError(
+                f"{_DOING} it was interrupted, and the API server did not become healthy, also not with the files from "
+                f"before: {reported(error)}\nThese are copied in {self._undo.copies}. Repair the cause, and {_AGAIN}."
+            ) from error
 
     def _worker(self) -> dict[str, Any]:
         path = under(self._root, KUBELET_CONFIGURATION)
@@ -123,7 +158,7 @@ class Upgrade:
             self._components.undo()
             interrupted = False
         if interrupted and self._lost():
-            self._restore_lost(self._lost(), needs_quorum=True)
+            self._restore_lost(self._lost())
         if not interrupted:
             text = read_text(self._path(manifest_of(ETCD)))
             if text is not None:
@@ -184,8 +219,8 @@ class Upgrade:
     def _tag_of(self, name: str) -> str:
         return image_tag(read_text(self._path(name)) or "", Path(name).stem) if name != KUBELET_CONFIGURATION else "-"
 
-    def _restore_lost(self, names: list[str], needs_quorum: bool) -> None:
-        """Restore what was lost, and wait until everything is healthy.
+    def _restore_lost(self, names: list[str], needs_quorum: bool = True) -> None:
+        """Restore what was lost, and wait until everything is healthy. Raise DomainError.
 
         A new etcd may have written already what a former one can't read, so its manifest gets the new image.
         """
@@ -197,12 +232,21 @@ class Upgrade:
             new = with_image(text, ETCD, f"{reference}:{wanted}") if wanted else text
             put_file(self._path(manifest_of(ETCD)), new.encode(), 0o600)
         # If the kubelet has not noticed that a manifest was lost, its container is from before the upgrade.
-        self._await_all(self._undo.since, needs_quorum)
+        try:
+            self._await_all(self._undo.since, needs_quorum)
+        except (DomainError, OSError) as error:
+            raise DomainError(
+                f"{_DOING} files that its interruption had lost were restored, but {reported(error)}\nRepair the "
+                f"cause, and {_AGAIN}."
+            ) from error
 
     def _await_all(self, before: float = 0, needs_quorum: bool = True) -> None:
-        """Wait until all components are healthy, with containers that are newer than their manifests."""
+        """Wait until all components are healthy, with containers that are newer than their manifests, or from
+        ``before``. A manifest with the same text as before the upgrade needs no new container."""
         for component in self._manifests():
-            self._components.wait(component, [manifest_of(component)], before, needs_quorum)
+            name = manifest_of(component)
+            is_same = read_text(self._path(name)) == self._undo.original(name)
+            self._components.wait(component, [name], self._undo.since if is_same else before, needs_quorum)
 
     def _is_healthy(self) -> bool:
         try:
@@ -213,21 +257,30 @@ class Upgrade:
 
     def _fail(self, error: DomainError) -> None:
         """Raise the error, after the files from before are in place again, if these can still be used."""
-        now, doing = self._tags(), "Error while upgrading the control plane:"
-        if all(found == self._version for name, found in now.items() if name != ETCD) and self._is_healthy():
+        found = [tag for name, tag in self._tags().items() if name != ETCD]
+        if all(each == self._version for each in found) and self._is_healthy():
             raise DomainError(
-                f"{doing} {error}\nIts components have the new version. To continue here, {_AGAIN}.",
+                f"{_DOING} {error}\nAll its components are healthy, and have the new version. To complete the upgrade, "
+                f"{_AGAIN}.",
                 **error.fields,
             ) from error
-        before = image_tag(self._undo.original(manifest_of(ETCD)) or "", ETCD) if ETCD in now else ""
-        if ETCD in now and now[ETCD].split(".")[:2] != before.split(".")[:2]:
-            raise DomainError(f"{doing} {error}\n{_RESTORE}", **error.fields) from error
+        if self._has_new_etcd():
+            raise DomainError(f"{_DOING} {error}\n{_RESTORE}", **error.fields) from error
         self._components.fail(
             error,
-            doing,
-            "The files from before are in place again, and the control plane is healthy. Repair the cause, and "
+            _DOING,
+            "The files from before are in place again, and the control plane is healthy. The configuration in the "
+            "cluster, kube-proxy and CoreDNS may have the new version already. Repair the cause, and "
             f"{_AGAIN}.",
         )
+
+    def _has_new_etcd(self) -> bool:
+        """Return whether etcd on this host has moved to another minor, or may have."""
+        if ETCD not in self._manifests():
+            return False
+        before = image_tag(self._undo.original(manifest_of(ETCD)) or "", ETCD)
+        now = self._tags()[ETCD] or str(self._undo.settings.get("etcd") or "")
+        return now.split(".")[:2] != before.split(".")[:2]
 
     def _prune(self) -> None:
         """Remove all but the newest of each kind of kubeadm's copies."""

@@ -82,7 +82,10 @@ def refusals(
             "newer than an API server. Run it without --limit, and with all of them in the inventory."
         ]
     if cluster.error:
-        return [f"The API can't be read: {cluster.error}. Check it with kubectl get --raw '/readyz?verbose'."]
+        interrupted = listing(host.name for host in hosts if host.interrupted == UPGRADE)
+        do = f"The upgrade of {interrupted} was interrupted: run this without --check, which continues it"
+        do = do if interrupted else "Check it with kubectl get --raw '/readyz?verbose'"
+        return [f"The API can't be read: {cluster.error}. {do}."]
     reasons = list(_versions(cluster, settings))
     return reasons or [
         *_skew(cluster, settings),
@@ -117,7 +120,7 @@ def notes(hosts: Sequence[Host], cluster: ClusterState, settings: Settings) -> l
             "kube-proxy uses ipvs, which is deprecated: change it to iptables or nftables before it is removed"
         )
     if cluster.external_etcd:
-        found.append("etcd is external: it is neither upgraded nor backed up, so back it up before")
+        found.append("etcd is external: it is neither upgraded nor backed up, so back it up before the upgrade")
     elif not cluster.members:
         found.append("etcd was not asked for its members, because its tools are not installed yet")
     if not cluster.accepts_check:
@@ -287,7 +290,7 @@ def _unfinished(hosts: Sequence[Host], settings: Settings) -> Iterator[str]:
         if host.interrupted == UPGRADE and begun not in ("", settings.wanted):
             yield (
                 f"{host.name}: its upgrade to {begun} was interrupted. Complete it first: "
-                f"-e cluster_kubernetes_version={begun}"
+                f"gpulab.kubernetes.upgrade_cluster -e cluster_kubernetes_version={begun}"
             )
         if host.interrupted and host.interrupted != UPGRADE:
             yield f"{host.name}: a change of the control plane was interrupted. Complete it first: {_APPLY}"

@@ -41,7 +41,7 @@ def _lines(plan: Mapping[str, Any]) -> Iterator[str]:
     control_planes, workers = plan["order"]["control_planes"], plan["order"]["workers"]
     if control_planes:
         gap = plan["gap_seconds"]
-        waits = f"the API does not answer for up to {gap} s" if gap else "the others answer meanwhile"
+        waits = f"the API does not answer for up to {gap} s" if gap else "the API answers meanwhile"
         yield f"Control planes, one at a time ({waits}): {', '.join(control_planes)}"
         for name, change in plan["cluster"].items():
             yield from _change(name, change["from"], change["to"])

@@ -231,6 +231,10 @@ def test_a_skipped_minor_is_refused_with_the_one_in_between() -> None:
 def broken(hosts: dict[str, Any], kind: str) -> None:
     changes: dict[str, Any] = {
         "silent": lambda: api(hosts).update(error="no answer"),
+        "silent preview": lambda: (
+            api(hosts).update(error="no answer"),
+            read(hosts, "cp1").update(interrupted="upgrade"),
+        ),
         "skew": lambda: api(hosts)["nodes"].append(node("old", "1.33.2")),
         "newer": lambda: api(hosts)["nodes"].append(node("new", "1.38.0")),
         "unknown": lambda: api(hosts)["nodes"].append({**node("odd"), "kubelet": ""}),
@@ -274,7 +278,8 @@ def configure(hosts: dict[str, Any], text: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        ("silent", "The API can't be read: no answer"),
+        ("silent", "The API can't be read: no answer. Check it with kubectl"),
+        ("silent preview", "The upgrade of cp1 was interrupted: run this without --check, which continues it"),
         ("skew", "The kubelet of old is 1.33.2, and may be at most 3 minors older"),
         ("newer", "The kubelet of new is 1.38.0, newer than"),
         ("unknown", "The version of the kubelet of odd is unknown"),
@@ -289,7 +294,8 @@ def configure(hosts: dict[str, Any], text: str) -> None:
         ("renewal", "cp1: a change of the control plane was interrupted"),
         (
             "other",
-            "cp1: its upgrade to 1.37.1 was interrupted. Complete it first: -e cluster_kubernetes_version=1.37.1",
+            "cp1: its upgrade to 1.37.1 was interrupted. Complete it first: gpulab.kubernetes.upgrade_cluster -e "
+            "cluster_kubernetes_version=1.37.1",
         ),
         ("edit", "settings that only its manifests have: kube-scheduler: --v 4 -> (not set). Add them"),
         ("api", "The API server has scheduling.k8s.io/v1alpha2 in --runtime-config"),

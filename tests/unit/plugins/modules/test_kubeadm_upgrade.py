@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apiserver import ApiServer, Authority
+from apiserver import ApiServer, Authority, kubeconfig
 from control_plane_host import COMPONENTS, ControlPlaneHost, healthy_port
+from control_plane_host import KUBEADM as RENEWALS
 
 # Replaces one manifest after the other, etcd first, as kubeadm does. At the point that the file "stop" names, it has
 # moved a manifest away and not written the new one. The component in the file "break" does not start.
@@ -65,12 +66,15 @@ def port() -> Iterator[int]:
 class UpgradeHost(ControlPlaneHost):  # type: ignore[misc]
     def prepare(self) -> None:
         self.install()
-        self.programs.python("kubeadm", KUBEADM.replace("{root!r}", repr(str(self.root))))
+        self.prepare_kubeadm()
         (self.root / "kubeadm-version").write_text("v1.37.2\n")
         (self.root / "etcd-tag").write_text("v1.36.6")
         self.kubelet = self.root / "var/lib/kubelet/config.yaml"
         self.kubelet.parent.mkdir(parents=True)
         self.kubelet.write_text("old\n")
+
+    def prepare_kubeadm(self) -> None:
+        self.programs.python("kubeadm", KUBEADM.replace("{root!r}", repr(str(self.root))))
 
     def options(self, **changes: Any) -> dict[str, Any]:
         given = {
@@ -166,7 +170,7 @@ def test_a_new_minor_of_etcd_is_undone_only_by_a_restore(host: UpgradeHost) -> N
     (host.root / "etcd-tag").write_text("v1.37.0")
     (host.root / "break").write_text("kube-apiserver")
     result = host.upgrade(etcd="v1.37.0")
-    assert "etcd has already written with its new minor" in result["msg"]
+    assert "etcd may have written with its new minor already" in result["msg"]
     assert "restore the backup that was taken before the upgrade (gpulab.kubernetes.restore" in result["msg"]
     assert "etcd:v1.37.0" in host.manifest("etcd")
     assert host.record.exists()
@@ -176,7 +180,7 @@ def test_what_fails_after_the_components_is_repeated(host: UpgradeHost) -> None:
     """The cluster has the new version already, so nothing is undone."""
     (host.root / "break").write_text("addons")
     result = host.upgrade()
-    assert "Its components have the new version." in result["msg"]
+    assert "All its components are healthy, and have the new version." in result["msg"]
     assert "v1.37.2" in host.manifest()
     (host.root / "break").unlink()
     result = host.upgrade(action="node")
@@ -200,6 +204,93 @@ def test_an_upgrade_that_was_killed_between_two_renames_continues(host: UpgradeH
     result = host.upgrade(action="node")
     assert (result["interrupted"], result["action"]) == (True, "apply")
     assert (host.upgrade(action="node")["changed"], host.record.exists()) == (False, False)
+
+
+@pytest.mark.parametrize("etcd", ["v1.36.6", "v1.37.0"])
+@pytest.mark.parametrize("state", ["changing", "undoing"])
+def test_an_api_server_that_does_not_start_is_replaced_by_the_former_one(
+    host: UpgradeHost, etcd: str, state: str
+) -> None:
+    """The plan needs the API. The new etcd stays if it has another minor."""
+    before = {name: host.manifest(name) for name in COMPONENTS}
+    (host.root / "etcd-tag").write_text(etcd)
+    host.kill("kube-controller-manager", etcd=etcd)
+    (host.manifests / "kube-controller-manager.yaml").write_text(before["kube-controller-manager"])
+    assert not host.upgrade(action="repair")["changed"]
+    host.edit("kube-apiserver", "--broken")
+    host.record.write_text(host.record.read_text().replace('"changing"', f'"{state}"'))
+    host.api.answers["/healthz"] = (500, {"message": "no"})
+    preview = host.upgrade(action="repair", check=True)
+    assert preview["changed"] and "--broken" in host.manifest()
+    host.api.answers["/healthz"] = (200, "ok")
+    repaired = host.upgrade(action="repair", health_timeout=5)
+    assert (repaired["changed"], repaired["changes"]) == (preview["changed"], preview["changes"]), repaired
+    if etcd == "v1.36.6":
+        assert {name: host.manifest(name) for name in COMPONENTS} == before
+        assert not host.record.exists()
+    else:
+        assert (host.manifest(), etcd in host.manifest("etcd")) == (before["kube-apiserver"], True)
+    assert not host.upgrade(action="node", etcd=etcd)["failed"]
+    assert not host.record.exists()
+
+
+def test_a_repair_that_does_not_help_says_what_is_in_place(host: UpgradeHost) -> None:
+    host.kill("kube-controller-manager")
+    (host.manifests / "kube-controller-manager.yaml").write_text("")
+    host.api.answers["/healthz"] = (500, {"message": "no"})
+    lost = host.upgrade(action="repair", health_timeout=1)["msg"]
+    assert "files that its interruption had lost were restored, but kube-apiserver is not healthy" in lost
+    without = host.upgrade(action="repair", health_timeout=1)["msg"]
+    assert "did not become healthy, also not with the files from before" in without
+    for message in (lost, without):
+        assert "run gpulab.kubernetes.upgrade_cluster again" in message
+
+
+def test_a_component_that_does_not_change_keeps_its_container(host: UpgradeHost) -> None:
+    """A manifest that was written again with the same text is newer than its container."""
+    (host.root / "etcd-tag").write_text("v1.36.5")
+    (host.manifests / "etcd.yaml").touch()
+    result = host.upgrade(etcd="v1.36.5")
+    assert (result["failed"], host.started) == (False, [name for name in COMPONENTS if name != "etcd"])
+
+
+def renews(host: UpgradeHost) -> None:
+    """Let kubeadm renew certificates."""
+    host.programs.python("kubeadm", RENEWALS.replace("{root!r}", repr(str(host.root))))
+    for name in ("pki/apiserver.crt", "admin.conf"):
+        (host.root / "seed/renewed" / Path(name).name).write_text((host.etc / name).read_text())
+
+
+@pytest.mark.parametrize("name", ["pki/apiserver.crt", "admin.conf"])
+def test_expired_certificates_are_renewed_although_an_upgrade_was_interrupted(host: UpgradeHost, name: str) -> None:
+    (host.root / "etcd-tag").write_text("v1.37.0")
+    host.kill("kube-scheduler", etcd="v1.37.0")
+    manifests = {name: host.manifest(name) for name in COMPONENTS if name != "kube-scheduler"}
+    (host.manifests / "kube-scheduler.yaml").write_text(host.copy("manifests/kube-scheduler.yaml").read_text())
+    record, valid = host.record.read_text(), (host.etc / name).read_text()
+    renews(host)
+    pair = host.authority.issue("kubernetes-admin", days=-1)
+    expired = pair[0] if name.endswith(".crt") else kubeconfig(host.api.url, host.authority.pem, *pair)
+    for path in (host.etc / name, host.copy(name)):
+        path.write_text(expired)
+    # The upgrade does not wait for what can't become healthy.
+    assert not host.upgrade(action="repair", health_timeout=1)["changed"]
+    result = host.run(certificates="expired", compare=False)
+    assert result["changed"], result
+    assert ((host.etc / name).read_text(), host.copy(name).read_text()) == (valid, valid)
+    assert {name: host.manifest(name) for name in manifests} == manifests
+    assert not host.run(verify=True, compare=False)["failed"]
+    assert json.loads(host.record.read_text()) == json.loads(record)
+    host.prepare_kubeadm()
+    assert host.upgrade(action="node", etcd="v1.37.0")["action"] == "apply"
+    assert not host.record.exists()
+
+
+def test_certificates_that_have_expired_among_the_copies_alone_are_no_reason_to_renew(host: UpgradeHost) -> None:
+    host.kill("kube-scheduler")
+    host.copy("pki/apiserver.crt").write_text(host.authority.issue("kubernetes", days=-1)[0])
+    renews(host)
+    assert not host.run(certificates="expired", compare=False)["changed"]
 
 
 def test_other_changes_wait_until_the_upgrade_is_complete(host: UpgradeHost) -> None:

@@ -28,27 +28,35 @@ spec:
 
 
 class Pods:
-    """The static pods of a host: the number of the ``running`` container of each, and those with ``closed`` ports."""
+    """The static pods of a host: when the containers of each were created, and those with ``closed`` ports.
+
+    The newest container runs.
+    """
 
     def __init__(self) -> None:
-        self.running = {"etcd": 1, "kube-apiserver": 1}
+        self.created: dict[str, list[float]] = {"etcd": [time.time() - 60], "kube-apiserver": [time.time() - 60]}
         self.closed: set[str] = set()
+        self.stopped: list[float] = []
         self.restarts = 0
         self.broken = False
 
     def containers(self, component: str) -> list[Container]:
         if self.broken:
             raise DomainError("crictl does not answer")
-        number = self.running[component]
-        return [Container(str(each), component, each == number, each != number, 0, 0) for each in range(number + 1)]
+        found = self.created[component]
+        return [Container(str(each), component, each == max(found), each < max(found), 0, each) for each in found]
+
+    def start(self, component: str) -> None:
+        self.created[component].append(time.time())
 
     def reason(self, component: str, asked: Probe) -> str:
         assert asked.port == 2381
         return "closed" if component in self.closed else ""
 
-    def restart(self, component: str) -> None:
+    def restart(self, component: str, before: float | None = None) -> None:
         assert component == "kube-apiserver"
         self.restarts += 1
+        self.stopped += [each for each in self.created[component] if before is None or each <= before]
 
 
 @pytest.fixture
@@ -71,7 +79,7 @@ def watched(root: Path) -> tuple[Any, Hastener]:
 def test_nothing_is_ended_while_no_manifest_is_replaced(root: Path) -> None:
     pods, hastener = watched(root)
     pods.closed = {"etcd", "kube-apiserver"}
-    pods.running["kube-apiserver"] = 2
+    pods.start("kube-apiserver")
     hastener.look()
     assert pods.restarts == 0
 
@@ -83,7 +91,7 @@ def test_the_api_server_does_not_run_without_its_etcd(root: Path) -> None:
     hastener.look()
     pods.closed = {"etcd"}
     hastener.look()
-    pods.running["etcd"] = 2
+    pods.start("etcd")
     hastener.look()
     assert pods.restarts == 3
     pods.closed = set()
@@ -99,10 +107,21 @@ def test_the_former_api_server_is_ended_and_the_new_one_may_start(root: Path) ->
     write(root, "kube-apiserver", "2")
     hastener.look()
     assert pods.restarts == 1
-    pods.running["kube-apiserver"], pods.closed = 2, {"kube-apiserver"}
+    pods.start("kube-apiserver")
+    pods.closed = {"kube-apiserver"}
     for _look in range(2):
         hastener.look()
     assert pods.restarts == 1
+
+
+def test_an_api_server_that_starts_between_two_questions_is_not_ended(root: Path) -> None:
+    pods, hastener = watched(root)
+    write(root, "kube-apiserver", "2")
+    listed = pods.containers("kube-apiserver")
+    pods.start("kube-apiserver")
+    pods.containers = lambda _component: listed
+    hastener.look()
+    assert pods.stopped == pods.created["kube-apiserver"][:1]
 
 
 def test_it_is_ended_again_when_kubeadm_restores_a_manifest(root: Path) -> None:
@@ -110,7 +129,7 @@ def test_it_is_ended_again_when_kubeadm_restores_a_manifest(root: Path) -> None:
     for number in (2, 3):
         write(root, "etcd", str(number))
         hastener.look()
-        pods.running["etcd"] = number
+        pods.start("etcd")
         hastener.look()
     assert pods.restarts == 2
 
@@ -138,6 +157,19 @@ def test_a_busy_container_runtime_is_asked_again(root: Path) -> None:
         while not pods.restarts and time.monotonic() < end:
             time.sleep(0.05)
     assert pods.restarts
+
+
+def test_a_new_etcd_is_recognized_although_the_container_runtime_was_busy(root: Path) -> None:
+    pods, hastener = watched(root)
+    pods.broken = True
+    write(root, "etcd", "2")
+    for _look in range(2):
+        with pytest.raises(DomainError):
+            hastener.look()
+    pods.broken = False
+    pods.start("etcd")
+    hastener.look()
+    assert pods.restarts == 0
 
 
 def test_a_control_plane_with_an_external_etcd_is_watched(root: Path) -> None:
