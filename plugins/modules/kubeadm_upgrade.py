@@ -31,8 +31,8 @@ options:
       - V(apply) on the first control plane, which also changes the cluster, V(node) on all other hosts.
       - An upgrade that was interrupted is repeated with the action that it had.
       - V(repair) lets the API answer again after an interruption. It restores files that were lost. If the API server
-        does not become healthy, it restores the files from before the upgrade - all, or those of other components if
-        etcd has moved to a new minor.
+        does not become healthy, it restores the files from before the upgrade, but not etcd's manifest if this has
+        moved to a new minor.
     type: str
     choices: [apply, node, repair]
     required: true

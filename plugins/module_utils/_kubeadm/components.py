@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from .._errors import DomainError, reported
@@ -49,18 +49,24 @@ class Components:
         except UnhealthyError as error:
             raise UnhealthyError(f"{component} is not healthy: {error}", **error.fields) from error
 
-    def undo(self) -> None:
+    def undo(self, needs_quorum: bool = True) -> None:
         """Restore the files as they were before the change, wait until everything is healthy, and forget the change."""
-        since = self._undo.since
-        restored = self._undo.restore()
+        self._run_with(self._undo.restore(), needs_quorum)
+        self._undo.end()
+
+    def undo_all_but(self, name: str) -> None:
+        """Restore the files as they were before the change, but not this one, and wait. The change is not forgotten."""
+        self._run_with(self._undo.put_back([each for each in self._undo.names if each != name]), needs_quorum=False)
+
+    def _run_with(self, restored: Sequence[str], needs_quorum: bool) -> None:
+        """Let all components run with their files, of which some were ``restored``, and wait."""
         for component in reversed(COMPONENTS):
             names = self.files_of(component)
             paths = [under(self._root, name) for name in names]
             if manifest_of(component) not in restored and names and self._pods.is_stale(component, paths):
                 self._pods.restart(component)
             if names:
-                self.wait(component, names, since)
-        self._undo.end()
+                self.wait(component, names, self._undo.since, needs_quorum)
 
     def fail(self, error: DomainError, doing: str, undone: str) -> NoReturn:
         """Undo the change, and raise its error with what is in place then: ``undone``, or the copies of the files."""

@@ -58,12 +58,13 @@ class ControlPlane:
         old = leaves.expired(self._undo.copies) if self._undo.names else []
         step = next_step(self._undo.state, self._undo.kind, bool(old))
         # Expired certificates are renewed in any case: an upgrade can't be completed with them. Its record stays.
-        if step == REFUSE and params["certificates"] != EXPIRED and not params["verify"]:
+        verified = params["verify"] and not params["compare"] and params["certificates"] == KEEP
+        if step == REFUSE and params["certificates"] != EXPIRED and not verified:
             raise DomainError(
                 "Error while changing the control plane: its upgrade was interrupted. Complete it first: run "
                 "gpulab.kubernetes.upgrade_cluster."
             )
-        # An upgrade does not repeat what was done with the former certificates.
+        # An upgrade that continues does not use the copies.
         old = old if step != REFUSE else []
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
         if gone or params["certificates"] == ALL or (step == REPEAT and not params["verify"]):
@@ -142,8 +143,6 @@ class ControlPlane:
             leaves.check_whole(self._root, names)
             if recorded:
                 self._undo.end()
-            elif self._is_upgrading:
-                self._undo.copy_again(names)
         return [f"certificates: renewed {listing(names)} (expired)"] if names else []
 
     def _plan(self, gone: list[str], everything: bool) -> Plan:
@@ -188,7 +187,12 @@ class ControlPlane:
                 # It waits up to five minutes before it starts again what has ended often.
                 self._pods.restart_kubelet()
         except (DomainError, OSError) as error:
-            if not gated or self._undo.state == NONE or self._is_upgrading:
+            if self._is_upgrading and gated:
+                raise DomainError(
+                    f"Error while changing the control plane: {reported(error)}\nIts upgrade was interrupted. Complete "
+                    "it: run gpulab.kubernetes.upgrade_cluster."
+                ) from error
+            if not gated or self._undo.state == NONE:
                 raise
             self._fail(reported(error))
         if gated and not self._is_upgrading:
@@ -213,12 +217,11 @@ class ControlPlane:
     def _write_certificates(self, plan: Plan) -> None:
         if plan.renewed:
             # kubeadm reads the former certificates, which an interrupted renewal may have damaged.
-            damaged = [name for name in self._undo.restorable() if not name.endswith(".yaml")]
-            self._undo.put_back(damaged if self._is_upgrading else None)
-            leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._for_renewal()))
             if self._is_upgrading:
-                # If the upgrade is undone, it must not return to certificates that have expired.
-                self._undo.copy_again(leaves.renewed_files(self._root))
+                self._undo.put_back([name for name in self._undo.restorable() if not name.endswith(".yaml")])
+            else:
+                self._undo.put_back()
+            leaves.renew(self._kubeadm, self._root, leaves.documents(self._node, self._for_renewal()))
         for name, data in plan.serving.items():
             _write(self._path(name), data, 0o600 if name.endswith(".key") else 0o644)
 

@@ -42,11 +42,12 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "kube-scheduler": (f"{_ETC}/scheduler.conf",),
     ETCD: _pairs("etcd/server", "etcd/peer"),
 }
+SUPER_ADMIN = f"{_ETC}/super-admin.conf"
 # What kubeadm calls those that no component reads.
 UNREAD: Mapping[str, str] = {
     f"{_PKI}/etcd/healthcheck-client.crt": "etcd-healthcheck-client",
     f"{_ETC}/admin.conf": "admin.conf",
-    f"{_ETC}/super-admin.conf": "super-admin.conf",
+    SUPER_ADMIN: "super-admin.conf",
 }
 _OTHERS = (*UNREAD, f"{_PKI}/etcd/healthcheck-client.key")
 # In seconds. Validity is a matter of the time, and kubeadm and kubelet allow for a difference of five minutes.

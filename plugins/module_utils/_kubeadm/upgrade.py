@@ -11,6 +11,7 @@ leaves.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -37,9 +38,9 @@ APPLY, NODE, REPAIR = "apply", "node", "repair"
 _NUMBER = re.compile(r"-?[0-9][0-9-]*$")
 _AGAIN = "run gpulab.kubernetes.upgrade_cluster again"
 _RESTORE = (
-    "etcd may have written with its new minor already, so the former files are not used any more. Repair the cause, "
-    f"and {_AGAIN}: it continues here. If that is impossible, restore the backup that was taken before the upgrade "
-    "(gpulab.kubernetes.restore, docs/restore.md), which loses what has changed since."
+    "etcd may have written with its new minor already, so its former version is not used any more. Repair the "
+    f"cause, and {_AGAIN}: it continues here. If that is impossible, restore the backup that was taken before the "
+    "upgrade (gpulab.kubernetes.restore, docs/restore.md), which loses what has changed since."
 )
 _DOING = "Error while upgrading the control plane:"
 
@@ -94,44 +95,73 @@ class Upgrade:
 
     def _repair(self) -> dict[str, Any]:
         """Let the API return after an interruption, so that the upgrade can be planned again."""
-        # With expired certificates, nothing becomes healthy: gpulab.kubernetes.renew_certificates comes first.
-        if self._undo.state == NONE or self._undo.kind != UPGRADE or leaves.expired(self._root):
+        if self._undo.state == NONE or self._undo.kind != UPGRADE:
             return self._result(False, "", ())
+        gone = [name for name in leaves.expired(self._root) if name != leaves.SUPER_ADMIN]
+        if gone:
+            raise DomainError(
+                f"{_DOING} it was interrupted, and certificates have expired ({listing(gone)}). Run "
+                "gpulab.kubernetes.renew_certificates first. Nothing was changed."
+            )
         check, lost = self._module.check_mode, self._lost()
         changes = [f"restored {name}" for name in lost]
         if self._undo.state == CHANGING and lost:
             if not check:
                 self._restore_lost(lost, needs_quorum=False)
         elif self._undo.state == UNDOING or not self._answers():
-            changes = ["restored the files from before the upgrade, because the API server is not healthy"]
+            why = (
+                "whose undo was interrupted" if self._undo.state == UNDOING else "because the API server is not healthy"
+            )
+            changes = [f"restored the files from before the upgrade, {why}"]
             if not check:
                 self._go_back()
-        return self._result(bool(changes), "", changes, bool(changes))
+        return self._result(bool(changes), "", changes, interrupted=True)
 
     def _answers(self) -> bool:
-        """Return whether the API server on this host is healthy, or becomes so; a preview does not wait."""
-        name = manifest_of(API_SERVER)
+        """Return whether the API server on this host is healthy, or becomes so; a preview does not wait.
+
+        Raise DomainError if it can't because etcd is not: no other file of this host would help.
+        """
         if self._module.check_mode:
-            return not self._pods.reason(API_SERVER, probe(read_text(self._path(name)) or "", API_SERVER))
+            return not self._reason(API_SERVER)
         try:
-            self._components.wait(API_SERVER, [name], self._undo.since)
+            self._components.wait(API_SERVER, [])
         except (DomainError, OSError):
+            etcd = self._reason(ETCD) if ETCD in self._manifests() else ""
+            if etcd and any(each.running for each in self._pods.containers(ETCD)):
+                raise DomainError(
+                    f"{_DOING} it was interrupted, and etcd runs, but is not healthy ({etcd}). If there are several "
+                    f"control planes, start the others, because it needs a quorum. Then {_AGAIN}. Nothing was changed."
+                ) from None
             return False
         return True
 
+    def _reason(self, component: str) -> str:
+        """Return why a component is not healthy now, empty if it is."""
+        return self._pods.reason(component, probe(read_text(self._path(manifest_of(component))) or "", component))
+
     def _go_back(self) -> None:
-        """Restore the files from before the upgrade; if etcd has moved to a new minor, all but its own."""
+        """Restore the files from before the upgrade; if etcd has moved to a new minor, its manifest stays."""
+        self._keep_certificates()
         try:
-            if not self._has_new_etcd():
-                self._components.undo()
-                return
-            self._undo.put_back([manifest_of(name) for name in COMPONENTS if name != ETCD])
-            self._await_all(self._undo.since, needs_quorum=False)
+            if self._has_new_etcd():
+                self._components.undo_all_but(manifest_of(ETCD))
+            else:
+                # The program that could ask etcd for its quorum may not be installed yet.
+                self._components.undo(needs_quorum=False)
         except (DomainError, OSError) as error:
             raise DomainError(
-                f"{_DOING} it was interrupted, and the API server did not become healthy, also not with the files from "
+                f"{_DOING} it was interrupted, and the control plane did not become healthy with the files from "
                 f"before: {reported(error)}\nThese are copied in {self._undo.copies}. Repair the cause, and {_AGAIN}."
             ) from error
+
+    def _keep_certificates(self) -> None:
+        """Let an undo keep certificates that were renewed since the upgrade began, because the former ones expire."""
+        names = leaves.renewed_files(self._root)
+        with contextlib.suppress(DomainError, OSError):
+            leaves.check_whole(self._root, names)
+            if not leaves.expired(self._root):
+                self._undo.copy_again(names)
 
     def _worker(self) -> dict[str, Any]:
         path = under(self._root, KUBELET_CONFIGURATION)
@@ -155,6 +185,7 @@ class Upgrade:
         self._check_images()
         self._pods.check_kubelet()
         if self._undo.state == UNDOING:
+            self._keep_certificates()
             self._components.undo()
             interrupted = False
         if interrupted and self._lost():
@@ -266,6 +297,7 @@ class Upgrade:
             ) from error
         if self._has_new_etcd():
             raise DomainError(f"{_DOING} {error}\n{_RESTORE}", **error.fields) from error
+        self._keep_certificates()
         self._components.fail(
             error,
             _DOING,

@@ -240,10 +240,23 @@ def test_a_repair_that_does_not_help_says_what_is_in_place(host: UpgradeHost) ->
     host.api.answers["/healthz"] = (500, {"message": "no"})
     lost = host.upgrade(action="repair", health_timeout=1)["msg"]
     assert "files that its interruption had lost were restored, but kube-apiserver is not healthy" in lost
+    (host.root / "broken").write_text("etcd")
     without = host.upgrade(action="repair", health_timeout=1)["msg"]
-    assert "did not become healthy, also not with the files from before" in without
+    assert "the control plane did not become healthy with the files from before: etcd is not" in without
     for message in (lost, without):
         assert "run gpulab.kubernetes.upgrade_cluster again" in message
+
+
+def test_a_repair_undoes_nothing_while_etcd_lacks_its_quorum(host: UpgradeHost) -> None:
+    host.kill("kube-controller-manager")
+    name = "manifests/kube-controller-manager.yaml"
+    (host.etc / name).write_text(host.copy(name).read_text())
+    host.api.answers["/healthz"] = (500, {"message": "no"})
+    path = host.manifests / "etcd.yaml"
+    path.write_text(path.read_text().replace("containerPort: ", "containerPort: 1"))
+    result = host.upgrade(action="repair", health_timeout=1)
+    assert "etcd runs, but is not healthy" in result["msg"] and "Nothing was changed" in result["msg"]
+    assert '"changing"' in host.record.read_text()
 
 
 def test_a_component_that_does_not_change_keeps_its_container(host: UpgradeHost) -> None:
@@ -273,15 +286,19 @@ def test_expired_certificates_are_renewed_although_an_upgrade_was_interrupted(ho
     expired = pair[0] if name.endswith(".crt") else kubeconfig(host.api.url, host.authority.pem, *pair)
     for path in (host.etc / name, host.copy(name)):
         path.write_text(expired)
-    # The upgrade does not wait for what can't become healthy.
-    assert not host.upgrade(action="repair", health_timeout=1)["changed"]
+    refused = host.upgrade(action="repair", health_timeout=1)["msg"]
+    assert f"{name}). Run gpulab.kubernetes.renew_certificates first" in refused
     result = host.run(certificates="expired", compare=False)
     assert result["changed"], result
-    assert ((host.etc / name).read_text(), host.copy(name).read_text()) == (valid, valid)
+    assert (host.etc / name).read_text() == valid
     assert {name: host.manifest(name) for name in manifests} == manifests
     assert not host.run(verify=True, compare=False)["failed"]
     assert json.loads(host.record.read_text()) == json.loads(record)
     host.prepare_kubeadm()
+    # An undo does not return to the certificates that have expired.
+    host.record.write_text(record.replace('"changing"', '"undoing"'))
+    assert host.upgrade(action="repair")["changed"]
+    assert (host.etc / name).read_text() == valid
     assert host.upgrade(action="node", etcd="v1.37.0")["action"] == "apply"
     assert not host.record.exists()
 
