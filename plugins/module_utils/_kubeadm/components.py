@@ -49,6 +49,11 @@ class Components:
         except UnhealthyError as error:
             raise UnhealthyError(f"{component} is not healthy: {error}", **error.fields) from error
 
+    def reason(self, component: str) -> str:
+        """Return why a component is not healthy now, empty if it is."""
+        text = read_text(under(self._root, manifest_of(component))) or ""
+        return self._pods.reason(component, probe(text, component))
+
     def undo(self, needs_quorum: bool = True) -> None:
         """Restore the files as they were before the change, wait until everything is healthy, and forget the change."""
         self._run_with(self._undo.restore(), needs_quorum)

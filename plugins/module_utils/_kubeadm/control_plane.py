@@ -20,7 +20,7 @@ from .etcd_gate import EtcdGate
 from .manifests import API_SERVER, COMPONENTS, ETCD, image
 from .run import Kubeadm
 from .static_pods import StaticPods
-from .undo import CONFIGURATION, NONE, NOTHING, REFUSE, RENEWAL, REPEAT, UNDO, UPGRADE, Undo, next_step
+from .undo import CONFIGURATION, NONE, NOTHING, REFUSE, RENEWAL, REPEAT, UNDO, Undo, next_step
 
 KEEP, EXPIRED, ALL = "keep", "expired", "all"
 # What a renewal takes from the configuration in the cluster.
@@ -55,7 +55,8 @@ class ControlPlane:
             self._kubeadm.wait_for_others()
             if self._undo.is_outdated:
                 self._undo.end()
-        old = leaves.expired(self._undo.copies) if self._undo.names else []
+        # An upgrade that continues does not use the copies.
+        old = leaves.expired(self._undo.copies) if self._undo.names and not self._undo.is_upgrade else []
         step = next_step(self._undo.state, self._undo.kind, bool(old))
         # Expired certificates are renewed in any case: an upgrade can't be completed with them. Its record stays.
         verified = params["verify"] and not params["compare"] and params["certificates"] == KEEP
@@ -64,8 +65,6 @@ class ControlPlane:
                 "Error while changing the control plane: its upgrade was interrupted. Complete it first: run "
                 "gpulab.kubernetes.upgrade_cluster."
             )
-        # An upgrade that continues does not use the copies.
-        old = old if step != REFUSE else []
         gone = sorted({*leaves.expired(self._root), *old}) if params["certificates"] == EXPIRED else []
         if gone or params["certificates"] == ALL or (step == REPEAT and not params["verify"]):
             leaves.check_clock(params["controller_time"])
@@ -171,7 +170,7 @@ class ControlPlane:
         self._pods.check_kubelet()
         for component, text in plan.manifests.items():
             self._pods.pull(image(text, component), self._module.params["timeout"])
-        if plan.differs and not self._is_upgrading:
+        if plan.differs and not self._undo.is_upgrade:
             renewed = leaves.renewed_files(self._root) if plan.renewed else []
             kind = CONFIGURATION if plan.manifests or plan.serving else RENEWAL
             names = [*map(manifest_of, plan.manifests), *plan.serving, *renewed]
@@ -187,7 +186,7 @@ class ControlPlane:
                 # It waits up to five minutes before it starts again what has ended often.
                 self._pods.restart_kubelet()
         except (DomainError, OSError) as error:
-            if self._is_upgrading and gated:
+            if self._undo.is_upgrade and gated:
                 raise DomainError(
                     f"Error while changing the control plane: {reported(error)}\nIts upgrade was interrupted. Complete "
                     "it: run gpulab.kubernetes.upgrade_cluster."
@@ -195,17 +194,12 @@ class ControlPlane:
             if not gated or self._undo.state == NONE:
                 raise
             self._fail(reported(error))
-        if gated and not self._is_upgrading:
+        if gated and not self._undo.is_upgrade:
             self._undo.end()
-
-    @property
-    def _is_upgrading(self) -> bool:
-        """Whether there is a record of an upgrade, which only kubeadm_upgrade ends."""
-        return self._undo.state != NONE and self._undo.kind == UPGRADE
 
     def _for_renewal(self) -> Mapping[str, Any]:
         """Return the configuration for a renewal; one that is repeated has its own."""
-        if self._undo.settings and not self._is_upgrading:
+        if self._undo.settings and not self._undo.is_upgrade:
             return self._undo.settings
         compared = self._module.params["compare"]
         recorded = {} if compared else cluster_settings.configuration(self._module, self._root)
@@ -217,7 +211,7 @@ class ControlPlane:
     def _write_certificates(self, plan: Plan) -> None:
         if plan.renewed:
             # kubeadm reads the former certificates, which an interrupted renewal may have damaged.
-            if self._is_upgrading:
+            if self._undo.is_upgrade:
                 self._undo.put_back([name for name in self._undo.restorable() if not name.endswith(".yaml")])
             else:
                 self._undo.put_back()

@@ -166,6 +166,11 @@ class Undo:
         forget(self._root)
 
     @property
+    def is_upgrade(self) -> bool:
+        """Return whether an upgrade was interrupted, which only kubeadm_upgrade completes."""
+        return self.state != NONE and self.kind == UPGRADE
+
+    @property
     def copies(self) -> str:
         """Return the directory with the copies; in it, they have the paths of the files."""
         return str(self._directory / _FILES)

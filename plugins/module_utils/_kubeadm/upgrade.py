@@ -11,38 +11,35 @@ leaves.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from .._errors import DomainError, reported
-from .._files import put_file, read_text, under
+from .._files import read_text, under
 from .._json import as_mapping
 from .._words import listing
 from . import leaves
-from .components import Components, component_tags
+from .components import Components
 from .damage import KUBELET_CONFIGURATION
 from .differences import manifest_of
 from .etcd_gate import EtcdGate
 from .hasten import Hastener
-from .manifests import API_SERVER, COMPONENTS, ETCD, image, image_tag, probe, tag, with_image
+from .manifests import COMPONENTS, ETCD, tag
+from .repair import AGAIN, DOING, Repair
 from .run import Kubeadm
 from .static_pods import StaticPods
-from .undo import CHANGING, NONE, UNDOING, UPGRADE, Undo
+from .undo import NONE, UNDOING, UPGRADE, Undo
 from .upgrade_info import COPIES
 
 APPLY, NODE, REPAIR = "apply", "node", "repair"
 _NUMBER = re.compile(r"-?[0-9][0-9-]*$")
-_AGAIN = "run gpulab.kubernetes.upgrade_cluster again"
 _RESTORE = (
     "etcd may have written with its new minor already, so its former version is not used any more. Repair the "
-    f"cause, and {_AGAIN}: it continues here. If that is impossible, restore the backup that was taken before the "
+    f"cause, and {AGAIN}: it continues here. If that is impossible, restore the backup that was taken before the "
     "upgrade (gpulab.kubernetes.restore, docs/restore.md), which loses what has changed since."
 )
-_DOING = "Error while upgrading the control plane:"
 
 
 class Upgrade:
@@ -58,6 +55,7 @@ class Upgrade:
         self._etcd = EtcdGate(module, self._root)
         self._undo = Undo(self._root)
         self._components = Components(self._root, self._pods, self._etcd, self._undo)
+        self._repair = Repair(self._root, self._pods, self._components, self._undo, module.check_mode)
 
     def ensure(self) -> dict[str, Any]:
         """Upgrade the host. Raise DomainError if it failed; the message says what is in place then."""
@@ -65,8 +63,10 @@ class Upgrade:
         if not check:
             self._kubeadm.wait_for_others()
         if self._module.params["action"] == REPAIR:
-            return self._repair()
-        if not self._manifests():
+            interrupted = self._undo.is_upgrade
+            changes = self._repair.run() if interrupted else []
+            return self._result(bool(changes), "", changes, interrupted)
+        if not self._repair.manifests():
             return self._worker()
         if not check and self._undo.is_outdated:
             self._undo.end()
@@ -93,76 +93,6 @@ class Upgrade:
             "diff": {"before": "", "after": "".join(f"{line}\n" for line in changes)},
         }
 
-    def _repair(self) -> dict[str, Any]:
-        """Let the API return after an interruption, so that the upgrade can be planned again."""
-        if self._undo.state == NONE or self._undo.kind != UPGRADE:
-            return self._result(False, "", ())
-        gone = [name for name in leaves.expired(self._root) if name != leaves.SUPER_ADMIN]
-        if gone:
-            raise DomainError(
-                f"{_DOING} it was interrupted, and certificates have expired ({listing(gone)}). Run "
-                "gpulab.kubernetes.renew_certificates first. Nothing was changed."
-            )
-        check, lost = self._module.check_mode, self._lost()
-        changes = [f"restored {name}" for name in lost]
-        if self._undo.state == CHANGING and lost:
-            if not check:
-                self._restore_lost(lost, needs_quorum=False)
-        elif self._undo.state == UNDOING or not self._answers():
-            why = (
-                "whose undo was interrupted" if self._undo.state == UNDOING else "because the API server is not healthy"
-            )
-            changes = [f"restored the files from before the upgrade, {why}"]
-            if not check:
-                self._go_back()
-        return self._result(bool(changes), "", changes, interrupted=True)
-
-    def _answers(self) -> bool:
-        """Return whether the API server on this host is healthy, or becomes so; a preview does not wait.
-
-        Raise DomainError if it can't because etcd is not: no other file of this host would help.
-        """
-        if self._module.check_mode:
-            return not self._reason(API_SERVER)
-        try:
-            self._components.wait(API_SERVER, [])
-        except (DomainError, OSError):
-            etcd = self._reason(ETCD) if ETCD in self._manifests() else ""
-            if etcd and any(each.running for each in self._pods.containers(ETCD)):
-                raise DomainError(
-                    f"{_DOING} it was interrupted, and etcd runs, but is not healthy ({etcd}). If there are several "
-                    f"control planes, start the others, because it needs a quorum. Then {_AGAIN}. Nothing was changed."
-                ) from None
-            return False
-        return True
-
-    def _reason(self, component: str) -> str:
-        """Return why a component is not healthy now, empty if it is."""
-        return self._pods.reason(component, probe(read_text(self._path(manifest_of(component))) or "", component))
-
-    def _go_back(self) -> None:
-        """Restore the files from before the upgrade; if etcd has moved to a new minor, its manifest stays."""
-        self._keep_certificates()
-        try:
-            if self._has_new_etcd():
-                self._components.undo_all_but(manifest_of(ETCD))
-            else:
-                # The program that could ask etcd for its quorum may not be installed yet.
-                self._components.undo(needs_quorum=False)
-        except (DomainError, OSError) as error:
-            raise DomainError(
-                f"{_DOING} it was interrupted, and the control plane did not become healthy with the files from "
-                f"before: {reported(error)}\nThese are copied in {self._undo.copies}. Repair the cause, and {_AGAIN}."
-            ) from error
-
-    def _keep_certificates(self) -> None:
-        """Let an undo keep certificates that were renewed since the upgrade began, because the former ones expire."""
-        names = leaves.renewed_files(self._root)
-        with contextlib.suppress(DomainError, OSError):
-            leaves.check_whole(self._root, names)
-            if not leaves.expired(self._root):
-                self._undo.copy_again(names)
-
     def _worker(self) -> dict[str, Any]:
         path = under(self._root, KUBELET_CONFIGURATION)
         before = read_text(path)
@@ -176,7 +106,7 @@ class Upgrade:
     def _changes(self) -> Iterator[str]:
         wanted = {name: self._version for name in COMPONENTS if name != ETCD}
         wanted[ETCD] = self._module.params["etcd"]
-        for name, running in self._tags().items():
+        for name, running in self._repair.tags().items():
             if wanted[name] and running != wanted[name]:
                 yield f"{name}: {running or 'damaged'} -> {wanted[name]}"
 
@@ -185,24 +115,26 @@ class Upgrade:
         self._check_images()
         self._pods.check_kubelet()
         if self._undo.state == UNDOING:
-            self._keep_certificates()
+            self._repair.keep_certificates()
             self._components.undo()
             interrupted = False
-        if interrupted and self._lost():
-            self._restore_lost(self._lost())
+        lost = self._repair.lost() if interrupted else []
+        if lost:
+            self._repair.restore(lost)
         if not interrupted:
-            text = read_text(self._path(manifest_of(ETCD)))
+            text = read_text(under(self._root, manifest_of(ETCD)))
             if text is not None:
                 self._etcd.ask(text, restarts=True)
-            names = [*map(manifest_of, self._manifests()), *leaves.renewed_files(self._root), KUBELET_CONFIGURATION]
-            names = [name for name in names if self._path(name).exists()]
+            manifests = map(manifest_of, self._repair.manifests())
+            names = [*manifests, *leaves.renewed_files(self._root), KUBELET_CONFIGURATION]
+            names = [name for name in names if under(self._root, name).exists()]
             settings = {"action": action, "version": self._version, "etcd": self._module.params["etcd"]}
             self._undo.begin(names, UPGRADE, settings)
         try:
             # Attempts that failed have left copies, too.
             self._prune()
             self._call(action)
-            self._await_all()
+            self._repair.await_all()
             leaves.check_whole(self._root, self._undo.names)
         except (DomainError, OSError) as error:
             self._fail(reported(error))
@@ -219,7 +151,7 @@ class Upgrade:
     def _check_images(self) -> None:
         """Refuse an etcd that the plan does not have: kubeadm chooses it by a table of its own."""
         wanted, cluster = self._module.params["etcd"], self._module.params["cluster"] or {}
-        if not wanted or ETCD not in self._manifests():
+        if not wanted or ETCD not in self._repair.manifests():
             return
         listed = self._kubeadm.images(leaves.documents({**cluster, "kubernetesVersion": self._version}))
         found = [tag(each) for each in listed if each.partition("@")[0].rpartition("/")[2].startswith(f"{ETCD}:")]
@@ -241,78 +173,32 @@ class Upgrade:
         finally:
             self._kubeadm.sync()
 
-    def _lost(self) -> list[str]:
-        """Return files that were lost or cut off when the host lost its power, or kubeadm was killed between two
-        renames."""
-        manifests = [name for name in self._undo.names if name.endswith(".yaml") and not self._tag_of(name)]
-        return [*manifests, *(name for name in self._undo.restorable() if name not in manifests)]
-
-    def _tag_of(self, name: str) -> str:
-        return image_tag(read_text(self._path(name)) or "", Path(name).stem) if name != KUBELET_CONFIGURATION else "-"
-
-    def _restore_lost(self, names: list[str], needs_quorum: bool = True) -> None:
-        """Restore what was lost, and wait until everything is healthy. Raise DomainError.
-
-        A new etcd may have written already what a former one can't read, so its manifest gets the new image.
-        """
-        self._undo.put_back([name for name in names if name != manifest_of(ETCD)])
-        text, wanted = self._undo.original(manifest_of(ETCD)), str(self._undo.settings.get("etcd") or "")
-        if manifest_of(ETCD) in names and text:
-            former = image(text, ETCD)
-            reference = former.partition("@")[0].removesuffix(f":{tag(former)}")
-            new = with_image(text, ETCD, f"{reference}:{wanted}") if wanted else text
-            put_file(self._path(manifest_of(ETCD)), new.encode(), 0o600)
-        # If the kubelet has not noticed that a manifest was lost, its container is from before the upgrade.
-        try:
-            self._await_all(self._undo.since, needs_quorum)
-        except (DomainError, OSError) as error:
-            raise DomainError(
-                f"{_DOING} files that its interruption had lost were restored, but {reported(error)}\nRepair the "
-                f"cause, and {_AGAIN}."
-            ) from error
-
-    def _await_all(self, before: float = 0, needs_quorum: bool = True) -> None:
-        """Wait until all components are healthy, with containers that are newer than their manifests, or from
-        ``before``. A manifest with the same text as before the upgrade needs no new container."""
-        for component in self._manifests():
-            name = manifest_of(component)
-            is_same = read_text(self._path(name)) == self._undo.original(name)
-            self._components.wait(component, [name], self._undo.since if is_same else before, needs_quorum)
-
     def _is_healthy(self) -> bool:
         try:
-            self._await_all()
+            self._repair.await_all()
         except (DomainError, OSError):
             return False
         return True
 
     def _fail(self, error: DomainError) -> None:
         """Raise the error, after the files from before are in place again, if these can still be used."""
-        found = [tag for name, tag in self._tags().items() if name != ETCD]
+        found = [tag for name, tag in self._repair.tags().items() if name != ETCD]
         if all(each == self._version for each in found) and self._is_healthy():
             raise DomainError(
-                f"{_DOING} {error}\nAll its components are healthy, and have the new version. To complete the upgrade, "
-                f"{_AGAIN}.",
+                f"{DOING} {error}\nAll its components are healthy, and have the new version. To complete the upgrade, "
+                f"{AGAIN}.",
                 **error.fields,
             ) from error
-        if self._has_new_etcd():
-            raise DomainError(f"{_DOING} {error}\n{_RESTORE}", **error.fields) from error
-        self._keep_certificates()
+        if self._repair.has_new_etcd():
+            raise DomainError(f"{DOING} {error}\n{_RESTORE}", **error.fields) from error
+        self._repair.keep_certificates()
         self._components.fail(
             error,
-            _DOING,
+            DOING,
             "The files from before are in place again, and the control plane is healthy. The configuration in the "
             "cluster, kube-proxy and CoreDNS may have the new version already. Repair the cause, and "
-            f"{_AGAIN}.",
+            f"{AGAIN}.",
         )
-
-    def _has_new_etcd(self) -> bool:
-        """Return whether etcd on this host has moved to another minor, or may have."""
-        if ETCD not in self._manifests():
-            return False
-        before = image_tag(self._undo.original(manifest_of(ETCD)) or "", ETCD)
-        now = self._tags()[ETCD] or str(self._undo.settings.get("etcd") or "")
-        return now.split(".")[:2] != before.split(".")[:2]
 
     def _prune(self) -> None:
         """Remove all but the newest of each kind of kubeadm's copies."""
@@ -325,16 +211,3 @@ class Upgrade:
             if kind in seen:
                 shutil.rmtree(path, ignore_errors=True)
             seen.add(kind)
-
-    def _tags(self) -> dict[str, str]:
-        """Return the image tags of the components of this host, empty ones for manifests that were lost."""
-        found = component_tags(self._root)
-        return {name: found.get(name, "") for name in self._manifests()}
-
-    def _manifests(self) -> list[str]:
-        """Return the components of this host, also those whose manifest an interruption has lost."""
-        names = self._undo.names if self._undo.kind == UPGRADE else []
-        return [name for name in COMPONENTS if manifest_of(name) in names or self._path(manifest_of(name)).exists()]
-
-    def _path(self, name: str) -> Path:
-        return under(self._root, name)

@@ -83,8 +83,9 @@ def refusals(
         ]
     if cluster.error:
         interrupted = listing(host.name for host in hosts if host.interrupted == UPGRADE)
-        do = f"The upgrade of {interrupted} was interrupted: run this without --check, which continues it"
-        do = do if interrupted else "Check it with kubectl get --raw '/readyz?verbose'"
+        do = "Check it with kubectl get --raw '/readyz?verbose'"
+        if interrupted:
+            do = f"The upgrade of {interrupted} was interrupted: run this without --check, which continues it"
         return [f"The API can't be read: {cluster.error}. {do}."]
     reasons = list(_versions(cluster, settings))
     return reasons or [
